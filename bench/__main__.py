@@ -1,4 +1,4 @@
-"""`python -m bench NAME`: how fast it is on this machine, as ratios to what could be written without it."""
+"""`python -m bench NAME` measures one part of the journal on this machine, as a ratio to what Kafka alone does."""
 
 from __future__ import annotations
 
@@ -19,47 +19,50 @@ from journal.cli.common import (
 from journal.cli.logs import set_up_logging
 from journal.cli.standard_streams import standard_streams
 
-QuickOption = Annotated[bool, typer.Option("--quick", help="Fewer rounds and operations: rough figures, soon.")]
+QuickOption = Annotated[
+    bool, typer.Option("--quick", help="Run fewer rounds with fewer operations, for rough figures.")
+]
 
 app = typer.Typer(
-    help="Measure ours and the limit in turn. Starts an embedded broker of its own unless brokers are configured.",
+    help="Measure the journal and a limit (the same work without it) in turn, and compare them. A bench starts an "
+    "embedded broker of its own unless brokers are configured.",
     no_args_is_help=True,
 )
 
 
 @app.command()
 def append(bootstrap: BootstrapOption = None, quick: QuickOption = False, as_json: JsonOption = False) -> None:
-    """Appends, against confluent-kafka's producers."""
+    """Appends to the journal, against confluent-kafka's producers."""
     _run("append", bootstrap, quick, as_json)
 
 
 @app.command()
 def process(bootstrap: BootstrapOption = None, quick: QuickOption = False, as_json: JsonOption = False) -> None:
-    """A worker from WAL to tables, against a bare loop over the same frames, and stock Faust."""
+    """A worker that folds the WAL into the tables, against a bare loop over the same frames and stock Faust."""
     _run("process", bootstrap, quick, as_json)
 
 
 @app.command()
 def load(bootstrap: BootstrapOption = None, quick: QuickOption = False, as_json: JsonOption = False) -> None:
-    """Loading from a warm copy and building a cold one, against bare iteration and consumption."""
+    """A load from a warm copy and the build of a cold one, against bare iteration and consumption."""
     _run("load", bootstrap, quick, as_json)
 
 
 @app.command()
 def activate(bootstrap: BootstrapOption = None, quick: QuickOption = False, as_json: JsonOption = False) -> None:
-    """The gate, against the same way done bare; activation against live rows."""
+    """An activation's gate, against the same round trip by bare Kafka clients; activations by number of records."""
     _run("activate", bootstrap, quick, as_json)
 
 
 @app.command()
 def store(bootstrap: BootstrapOption = None, quick: QuickOption = False, as_json: JsonOption = False) -> None:
-    """The message store against the bare journal, and what its queues take to load and in memory."""
+    """The message store, against the bare journal; time and memory of a load of its queues."""
     _run("store", bootstrap, quick, as_json)
 
 
 @app.command()
 def failover(bootstrap: BootstrapOption = None, quick: QuickOption = False, as_json: JsonOption = False) -> None:
-    """Take-over, hand-over and kill, against the bare gate and a plain consumer group's reassignment."""
+    """Take-over, hand-over and kill of a node, against the bare gate and a plain consumer group's reassignment."""
     _run("failover", bootstrap, quick, as_json)
 
 
@@ -71,7 +74,7 @@ def routes(bootstrap: BootstrapOption = None, quick: QuickOption = False, as_jso
 
 @app.command()
 def sources(bootstrap: BootstrapOption = None, quick: QuickOption = False, as_json: JsonOption = False) -> None:
-    """Records of a topic into the message store, against a bare loop that consumes and produces in transactions."""
+    """Records that a source takes into the message store, against a bare loop of Kafka transactions."""
     _run("sources", bootstrap, quick, as_json)
 
 
@@ -83,7 +86,7 @@ def spark(bootstrap: BootstrapOption = None, quick: QuickOption = False, as_json
 
 @app.command()
 def audit(bootstrap: BootstrapOption = None, quick: QuickOption = False, as_json: JsonOption = False) -> None:
-    """`verify --with-spark` of journals of two sizes: time and memory, and how they grow."""
+    """`verify --with-spark` of two journals, one ten times the other: how time and memory grow."""
     _run("audit", bootstrap, quick, as_json)
 
 

@@ -1,7 +1,7 @@
-"""`bench activate`: the gate of an empty journal against the same way there and back done bare, and activation against
-live rows.
+"""`python -m bench activate`: an activation's gate, and how an activation's time grows with the live records.
 
-Gate and limit are timed from the answer to the first commit until the last shard's answer was read.
+The limit of the gate is the same round trip by bare Kafka clients. Both are timed from the answer to the first commit
+until the last shard's answer is read.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def run(scene: Scene) -> Outcome:
 
 
 def activate(settings: Settings) -> ActivationReport:
-    """One activation of a node that then leaves."""
+    """Activates a node once; the node then leaves."""
     with BlockingJournal(settings) as journal:
         return journal.activate()
 
@@ -73,7 +73,7 @@ def _gate(scene: Scene, shards: int) -> tuple[Comparison, Figures]:
 
 
 def _live(scene: Scene, memory: Memory) -> Figures:
-    """Seconds of an activation whose copy is warm, its load, and the slope of both against the live records."""
+    """Measures activations with a warm copy, their loads, and the slope of both against the number of live records."""
     figures: Figures = {}
     counts = [count for count in LIVE if not scene.quick or count <= LIVE[-1] // 20]
     totals: list[float] = []

@@ -1,7 +1,7 @@
-"""`bench append`: appends through the journal against confluent-kafka's producers, on the same broker.
+"""`python -m bench append`: appends through the journal, against confluent-kafka's producers on the same broker.
 
-The worker gates the activation and is stopped for the rounds: the limits have none either. One figure shows what it
-takes when it runs beside.
+The worker is needed for the activation and is stopped for the rounds, because the limits have none either. One figure
+shows the rate with a running worker.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ APPENDS_EACH = 40
 LATENCY_RATE = 1000
 LATENCY_S = 8.0
 LATENCY_WARM_UP = 3
-"""Rounds until the broker has compiled what short transactions take: before, p99 is three times that."""
+"""Rounds until the broker's JVM has compiled the code of short transactions; until then p99 is three times as high."""
 
 
 def run(scene: Scene) -> Outcome:
@@ -92,7 +92,7 @@ def _pipelined(scene: Scene, journal: BlockingJournal, shards: int) -> Compariso
 
 
 def _pipeline(journal: BlockingJournal, ids: Iterator[int], operations: int) -> float:
-    """Operations a second: ids of the caller's, every completion kept, all waited for in the end."""
+    """Returns operations a second. The caller chooses the ids, keeps every completion, and waits for all in the end."""
     data = bodies()
     size = len(data)
     add = journal.add
@@ -144,7 +144,7 @@ async def _await_each(journal: BlockingJournal, ids: Iterator[int], each: int) -
 
 
 def _latency(scene: Scene, journal: BlockingJournal) -> tuple[list[Comparison], dict[str, float | int | str]]:
-    """An append at 1,000/s, from its call to its completion; a transaction asked for as often, from begin to commit."""
+    """Compares an append, from call to completion, with a transaction, from begin to commit, at 1,000 a second each."""
     topic = limits.new_topic(scene.bootstrap, 1)
     data = bodies()
     seconds = LATENCY_S / 4 if scene.quick else LATENCY_S
@@ -182,10 +182,10 @@ def _latency(scene: Scene, journal: BlockingJournal) -> tuple[list[Comparison], 
 
 
 async def _open_loop(journal: BlockingJournal, ids: Iterator[int], rate: int, seconds: float) -> list[float]:
-    """Seconds from each append's call to when it was known to be committed; none waits for another.
+    """Returns for each append the seconds from its call to its completion; no append waits for another.
 
-    From the call, not from when it was due: an event loop's timers are a millisecond late by themselves, and what the
-    limit's transactions are late is not counted either.
+    The time begins with the call and not when the append was due: an event loop's timers are a millisecond late, and
+    the delay of the limit's transactions is not counted either.
     """
     data = bodies()
     latencies: list[float] = []

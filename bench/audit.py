@@ -1,7 +1,7 @@
-"""`bench audit`: `verify --with-spark` of 0.5 and of 5 million operations: time, memory, and how both grow.
+"""`python -m bench audit`: `verify --with-spark` of 0.5 and of 5 million operations; how time and memory grow.
 
-The command as a user starts it, Spark's start included; its memory is that of its processes together, the JVM's most of
-it. The tables are a worker's.
+The bench runs the command as a user does, Spark's start included. Memory is that of all its processes together, most of
+it the JVM's. A worker has made the tables.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SAMPLE_S = 0.2
 
 
 def run(scene: Scene) -> Outcome:
-    """With `quick` only the smaller one, and no growth."""
+    """Audits both journals; with `quick` the smaller one alone, without figures of growth."""
     outcome = Outcome()
     took: list[float] = []
     memory: list[float] = []
@@ -55,7 +55,7 @@ def _figures(operations: int, seconds: float, peak_mb: float) -> Figures:
 
 
 def _fill(settings: Settings, operations: int) -> None:
-    """So many operations in the WAL, and the tables up to its end."""
+    """Writes operations to the WAL, and waits until the tables have them."""
     marking, _ = markers(SHARDS)
     prefill = Prefill(settings)
     prefill.write([*marking, *operation_frames(SHARDS, operations, fleeting=True)])
@@ -69,7 +69,7 @@ def _fill(settings: Settings, operations: int) -> None:
 
 
 def _audited(settings: Settings) -> tuple[float, float]:
-    """Seconds, and the most that the command's processes had resident, in MB."""
+    """Runs the audit; returns its seconds and the peak resident memory of its processes in MB."""
     arguments = ["verify", "--with-spark", "--json", "-b", settings.bootstrap_servers, "-j", settings.journal]
     began = time.perf_counter()
     process = subprocess.Popen([sys.executable, "-c", _COMMAND, *arguments], stdout=subprocess.PIPE, text=True)
@@ -82,7 +82,7 @@ def _audited(settings: Settings) -> tuple[float, float]:
 
 
 class _Peak:
-    """The resident memory of a process and its children, sampled until `stop`."""
+    """Peak resident memory of a process and its children, sampled until `stop`."""
 
     def __init__(self, process: psutil.Process) -> None:
         self._process = process

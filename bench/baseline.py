@@ -1,9 +1,10 @@
-"""What the pieces cost on real Kafka, on this machine: the table that the design was decided by.
+"""Measures what the parts of the path cost on real Kafka, on this machine: the table behind the design.
 
     python -m bench.baseline [--json] [--only transactions,...] [--rounds N] [--scale 0.1]
 
-Starts an embedded broker in a temporary directory. Each figure is the median of its rounds; the spread is the largest
-less the smallest round as a share of the median. Figures go to standard output, progress to standard error.
+It starts an embedded broker in a temporary directory. Each figure is the median of its rounds; the spread is the
+difference of the largest and the smallest round, as a share of the median. Figures go to standard output, progress to
+standard error.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def main(
     rounds: Annotated[int, typer.Option(min=1)] = 5,
     scale: Annotated[float, typer.Option(min=0.001, help="Multiplies how much is done in a round.")] = 1.0,
 ) -> None:
-    """Measures what the pieces cost on an embedded broker of its own."""
+    """Measure what the parts of the path cost, on an embedded broker of its own."""
     chosen = only.split(",")
     unknown = [name for name in chosen if name not in SECTIONS]
     if unknown:

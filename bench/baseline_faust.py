@@ -1,7 +1,7 @@
-"""What Faust does with the same records: stock agents, a stock GlobalTable, and an agent over frames.
+"""Measures Faust over the same records: stock agents, a stock GlobalTable, and an agent over frames.
 
 Each measurement is a worker process of its own (`python -m bench.baseline_faust WHAT BOOTSTRAP TOPIC COUNT DIRECTORY`)
-over a topic filled before; it leaves the seconds from the first event to the last in DIRECTORY/seconds.
+over a filled topic; it writes the seconds from the first event to the last to DIRECTORY/seconds.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def measure_faust(bootstrap: str, what: str, operations: int, rounds: int) -> Fi
 
 
 def fill(bootstrap: str, topic: str, what: str, operations: int) -> int:
-    """Writes the operations as single records, or in frames; says how many records that were."""
+    """Writes the operations as single records, or in frames; returns the number of records."""
     producer = new_producer(bootstrap, **{"linger.ms": 5, "queue.buffering.max.messages": 1_000_000})
     data = bytes(DATA_BYTES)
     if what != "frames":

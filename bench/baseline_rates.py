@@ -1,4 +1,4 @@
-"""What producers, RocksDB and protobuf do alone: the parts every path is made of."""
+"""Measures producers, RocksDB and protobuf alone: the parts that every path is made of."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ AIO_TASKS = 2000
 
 
 def measure_producing(bootstrap: str, operations: int, rounds: int) -> list[Figure]:
-    """Operations as single records, and in frames of 500; a delivery callback for each record, all acknowledged."""
+    """Produces operations as single records, and in frames of 500, with a delivery callback for each record."""
     singles = new_topic(bootstrap, 1)
     frames = new_topic(bootstrap, 1)
-    # Singles get what a competent user would give them: a batch that may grow for 5 ms.
+    # Single records get the setting of a competent user: a batch may grow for 5 ms.
     properties: dict[str, int | bool] = {
         "enable.idempotence": True,
         "linger.ms": 5,
@@ -79,7 +79,7 @@ def _produce(bootstrap: str, topic: str, records: int, size: int, properties: di
 
 
 def measure_aio(bootstrap: str, operations: int, rounds: int) -> Figure:
-    """confluent-kafka's own AIOProducer, each send awaited by one of 2,000 tasks."""
+    """Sends with confluent-kafka's AIOProducer; each send is awaited by one of 2,000 tasks."""
     topic = new_topic(bootstrap, 1)
     rates = _rounds(rounds, operations, lambda: asyncio.run(_produce_aio(bootstrap, topic, operations)))
     return Figure(f"AIOProducer, awaited by {AIO_TASKS} tasks", "operations_per_s", rates)
@@ -104,7 +104,7 @@ async def _produce_aio(bootstrap: str, topic: str, operations: int) -> float:
 
 
 def measure_rocksdict(rows: int, rounds: int) -> list[Figure]:
-    """Raw mode: put in batches of 500, get, iterate over all; microseconds a row."""
+    """Measures rocksdict in raw mode, in microseconds a row: put in batches of 500, get, iterate over all rows."""
     puts, gets, iterations = [], [], []
     keys = [(number * 2654435761 % 2**32).to_bytes(8, "big") for number in range(rows)]
     value = bytes(DATA_BYTES)
@@ -135,7 +135,7 @@ def measure_rocksdict(rows: int, rounds: int) -> list[Figure]:
 
 
 def measure_protobuf(frames: int, rounds: int) -> list[Figure]:
-    """A frame of 500 adds: making and serialising it, and parsing it and reading five fields of each operation."""
+    """Builds and serialises a frame of 500 adds; parses it and reads five fields of each operation."""
     builds, parses = [], []
     data = bytes(DATA_BYTES)
     add = journal_pb2.OperationType.ADD

@@ -1,4 +1,4 @@
-"""What the baseline measurements share: figures, latencies, topics."""
+"""Figures, latencies and topics: what the baseline measurements share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TIMEOUT_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One measured thing, one value a round."""
+    """One measured quantity, with a value for each round."""
 
     what: str
     unit: str
@@ -29,13 +29,13 @@ class Figure:
 
     @property
     def spread(self) -> float:
-        """Largest less smallest round, as a share of the median."""
+        """Returns the difference of the largest and the smallest round, as a share of the median."""
         return (max(self.rounds) - min(self.rounds)) / self.median if self.median else 0.0
 
 
 @dataclass(slots=True)
 class Latencies:
-    """Latencies of one thing, kept by round."""
+    """Latencies of one quantity, by round."""
 
     current: list[float] = field(default_factory=list)
     rounds: list[list[float]] = field(default_factory=list)
@@ -61,19 +61,20 @@ class Latencies:
 
 
 def check(error: object) -> None:
-    """Raises what a delivery report says went wrong."""
+    """Raises the error of a delivery report, if it has one."""
     if isinstance(error, KafkaError):
         raise KafkaException(error)
 
 
 def new_topic(bootstrap: str, partitions: int, **config: str) -> str:
-    """A topic of its own for each measurement, so that none reads another's log."""
+    """Creates a topic for one measurement, so that none reads another's log."""
     name = f"baseline-{uuid.uuid4().hex[:12]}"
     admin = AdminClient({"bootstrap.servers": bootstrap})
     topic = NewTopic(name, partitions, 1, config={"max.message.bytes": "8000000", **config})
     admin.create_topics([topic])[name].result(TIMEOUT_S)
     deadline = time.monotonic() + TIMEOUT_S
-    while time.monotonic() < deadline:  # created is not yet known: a producer would ask again a second later
+    # A created topic is not known at once, and a producer would ask again only a second later.
+    while time.monotonic() < deadline:
         found = admin.list_topics(name, timeout=TIMEOUT_S).topics[name].partitions
         if len(found) == partitions and all(partition.leader >= 0 for partition in found.values()):
             return name

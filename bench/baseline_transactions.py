@@ -1,4 +1,4 @@
-"""What Kafka transactions of confluent-kafka cost: sizes, partitions, pauses, one producer or two in turn."""
+"""Measures Kafka transactions of confluent-kafka: sizes, partitions, pauses, one producer or two in turn."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PRODUCER_PROPERTIES: dict[str, str | int | bool] = {
     "transaction.timeout.ms": 10_000,
 }
 TIMEOUT_S = 30.0
-WAITED_MS = 15.0  # librdkafka's own wait after CONCURRENT_TRANSACTIONS is 20 ms; nothing else takes so long here
+WAITED_MS = 15.0  # librdkafka waits 20 ms after CONCURRENT_TRANSACTIONS; nothing else takes so long here.
 
 
 def new_producer(bootstrap: str, **properties: str | int | bool) -> Producer:
@@ -35,7 +35,7 @@ def new_transactional(bootstrap: str, name: str, **properties: str | int | bool)
 
 
 def transact(producer: Producer, topic: str, partitions: int, value: bytes) -> None:
-    """One group: one frame to each partition, in one transaction."""
+    """Writes one group: a frame to each partition, in one transaction."""
     producer.begin_transaction()
     for partition in range(partitions):
         producer.produce(topic, value, partition=partition)
@@ -44,7 +44,7 @@ def transact(producer: Producer, topic: str, partitions: int, value: bytes) -> N
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """How groups follow each other."""
+    """The way in which groups follow each other: their size, partitions, pause and number of producers."""
 
     partitions: int
     operations: int
@@ -58,7 +58,7 @@ class Pattern:
 
 
 def measure_pattern(bootstrap: str, pattern: Pattern, transactions: int, rounds: int) -> list[Figure]:
-    """Latency of each transaction (its own begin to its commit's return) and the rate of groups, pauses included."""
+    """Measures the latency of each transaction (begin to commit's return) and the rate of groups, pauses included."""
     topic = new_topic(bootstrap, pattern.partitions)
     value = bytes(max(1, pattern.operations // pattern.partitions) * DATA_BYTES)
     producers = [new_transactional(bootstrap, f"{topic}-{number}") for number in range(pattern.producers)]
@@ -84,7 +84,7 @@ def measure_pattern(bootstrap: str, pattern: Pattern, transactions: int, rounds:
 
 
 def measure_sends(bootstrap: str, operations: int, sends: int, rounds: int) -> list[Figure]:
-    """One frame sent and its acknowledgement awaited, without a transaction."""
+    """Sends frames one by one and waits for each acknowledgement, without transactions."""
     topic = new_topic(bootstrap, 1)
     producer = new_producer(bootstrap, **{"enable.idempotence": True})
     value = bytes(operations * DATA_BYTES)
@@ -114,7 +114,7 @@ def measure_sends(bootstrap: str, operations: int, sends: int, rounds: int) -> l
 
 
 def patterns(operations: Sequence[int], pauses_ms: Sequence[float]) -> list[Pattern]:
-    """Sizes on one partition and eight; pauses and two ids for the sizes between."""
+    """Returns all sizes on one partition and eight, and pauses and two ids for the sizes between."""
     made = [Pattern(partitions, size) for partitions in (1, 8) for size in operations]
     made += [Pattern(partitions, 100, pause) for partitions in (1, 8) for pause in pauses_ms]
     made += [Pattern(partitions, size, producers=2) for partitions in (1, 8) for size in operations]

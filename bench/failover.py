@@ -1,16 +1,17 @@
-"""`bench failover`: how soon a standby is active, against the bare gate path and a plain consumer group's reassignment.
+"""`python -m bench failover`: how soon a standby is active, against the bare gate and a plain group's reassignment.
 
-take-over   from a node's turn to activate (its predecessor has handed over to it) to its being active, its queues warm,
-            and the same cold; the limit is the bare gate of `bench activate` with its first transaction, as a take-over
-            has to write its markers too, under the load that the nodes had; the ratio to the gate alone, from that
-            transaction's commit on, is told beside it
-hand-over   the longest gap between two acknowledgements; the limit: a member of a group of two leaves it, until the
-            other one is assigned its partition
-kill        SIGKILL to active; the limit: the group's holder is killed, until the other one is assigned
+take-over   The time from a node's turn to activate (its predecessor has handed over to it) until it is active, with
+            warm queues and with cold ones. The limit is the bare gate of `python -m bench activate` with its first
+            transaction, because a take-over writes its markers too, under the load that the nodes had. A second ratio
+            compares with the gate alone, from that transaction's commit on.
+hand-over   The longest gap between two acknowledgements. The limit is the time from one member's leaving a group of two
+            until the other one is assigned the partition.
+kill        The time from SIGKILL until the other node is active. The limit is the same of the group: from the holder's
+            death until the other member is assigned the partition.
 
-The load is 5,000 operations a second of a message store, 1,000 in the quick form; it goes on while the limits are
-measured. The group has the nodes' session time-out and heartbeat, and so have the workers, which are killed with their
-nodes in the second form.
+The load is 5,000 operations a second of a message store, 1,000 in the quick form. It goes on while the limits are
+measured. The group and the workers have the nodes' session time-out and heartbeat. In the second form workers are
+killed with their nodes.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ from journal.topics.names import node_group, wal_topic, worker_group
 
 SHARDS = 8
 LIVE = {10_000: 0.4, 1_000_000: 0.2}
-"""Messages that live, and the ratio that a warm take-over is to reach with them."""
+"""Numbers of live messages, and the ratio that a warm take-over should reach with them."""
 QUICK_LIVE = {1000: 0.4}
 GAP_TARGET = 0.5
 PARTS = ("fence", "claim", "gate", "load", "ready", "callback")
 
 _ROUNDS_OF_FEW = 3
-"""Times the rounds with few messages: one takes seconds, and milliseconds of a busy machine say little."""
+"""Factor for the rounds with few messages: a round takes only seconds, and milliseconds vary on a busy machine."""
 _SESSION_MS, _QUICK_SESSION_MS = 6000, 3000
 
 
@@ -59,7 +60,7 @@ def run(scene: Scene) -> Outcome:
 
 @contextmanager
 def _journal(scene: Scene) -> Iterator[Settings]:
-    """Full: the defaults, but that workers have the nodes' session. Quick: shorter."""
+    """Makes a journal with default settings, and the nodes' session for workers; shorter ones in the quick form."""
     session_ms = _QUICK_SESSION_MS if scene.quick else _SESSION_MS
     times = {"node_session_timeout_ms": session_ms, "session_timeout_ms": session_ms}
     times |= {"fence_check_ms": session_ms // 2}
@@ -72,12 +73,12 @@ def _journal(scene: Scene) -> Iterator[Settings]:
 def _alternate(
     scene: Scene, rounds: int, ours: Callable[[], float], limit: Callable[[], float], what: str
 ) -> tuple[list[float], list[float]]:
-    """A round takes long: the quick form has one."""
+    """Runs the rounds; the quick form has one, because a round takes long."""
     return alternate(1 if scene.quick else rounds, ours, limit, what=what, warm_up=0 if scene.quick else 1)
 
 
 class Load(NamedTuple):
-    """What nodes serve, and for how long before and after each change."""
+    """The load that nodes serve, and how long they serve it before and after each change of the active node."""
 
     operations_per_s: int
     served_s: float
@@ -97,7 +98,7 @@ class Nodes:
     """Two nodes of a journal, of which one is active."""
 
     def __init__(self, settings: Settings, ending: ExitStack, *flags: Sequence[str], load: Load) -> None:
-        """`flags` of the first, which is the first one to be active, and of the second."""
+        """Starts two nodes with the same `flags`; the first one becomes active first."""
         self._settings = settings
         self._load = load
         self._ending = ending
@@ -113,7 +114,7 @@ class Nodes:
         return node
 
     def fill(self, live: int) -> None:
-        """Make the queues and what lives in them, then begin the load."""
+        """Makes the queues and their live messages, then starts the load."""
         say(f"{live:,} messages, and {self._load.operations_per_s:,} operations a second")
         self.active.tell(f"fill {live}")
         self.active.next("filled", 0.0)
@@ -121,12 +122,12 @@ class Nodes:
             node.tell(f"load {self._load.operations_per_s}")
 
     def ready(self) -> None:
-        """Until the standby is fit and the other has served its load for a while."""
+        """Waits until the standby is fit and the active node has served its load for a while."""
         self.standby.wait_fit()
         self.active.wait_served(time.time(), self._load.served_s)
 
     def hand_over(self, *, leave: bool) -> TakeOver:
-        """In order, by the standby's request or because its process ends."""
+        """Has the active node hand over: by the standby's request, or because its process ends."""
         self.ready()
         before = self.active
         if leave:
@@ -150,13 +151,13 @@ class Nodes:
         self.took = self.active.next("active", after)
 
     def load_figures(self, name: str) -> Figures:
-        """The rate of the load that was reached, as those tell who could end it."""
+        """Returns the rate of the load, as reported by the nodes that ended in order."""
         told = [event for node in self._all for event in node.events if event["event"] == "loaded"]
         messages, seconds = (sum(event[what] for event in told) for what in ("messages", "seconds"))
         return {f"failover_load_{name}_operations_per_s": round(OPERATIONS_A_MESSAGE * messages / seconds)}
 
     def replace(self) -> None:
-        """Another process for the node that was killed or has left."""
+        """Starts another process for the node that was killed or has left."""
         self.standby.ended()
         gone = self.standby
         self.standby = self._start(gone.name, *gone.flags)
@@ -165,21 +166,21 @@ class Nodes:
 
 @dataclass(frozen=True, slots=True)
 class TakeOver:
-    """One change of the active node; times as of this machine's clock."""
+    """One change of the active node, with times of this machine's clock."""
 
     began: float
-    """It was asked for, or the node was killed."""
+    """Time at which it was requested, or the node was killed."""
     last: float
-    """The last acknowledgement before it."""
+    """Time of the last acknowledgement before it."""
     active: Event
     served: float
-    """The first acknowledgement after it."""
+    """Time of the first acknowledgement after it."""
     gap_s: float = 0.0
-    """The longest between two acknowledgements."""
+    """Longest gap between two acknowledgements."""
 
     @property
     def activation_s(self) -> float:
-        """From the node's turn to its being active."""
+        """Seconds from the node's turn until it is active."""
         took: float = self.active["active"] - self.active["began"]
         return took
 
@@ -189,7 +190,7 @@ class TakeOver:
         return took
 
     def parts_ms(self) -> dict[str, float]:
-        """In this order one after the other."""
+        """Milliseconds of its parts, in the order in which they follow each other."""
         parts: dict[str, float] = {part: self.active["parts"][f"{part}_ms"] for part in PARTS}
         started = self.activation_s * 1000 - sum(parts.values())
         served = (self.served - self.active["active"]) * 1000
@@ -197,19 +198,19 @@ class TakeOver:
 
 
 def longest_gap(times: Sequence[float], after: float) -> float:
-    """The longest between two of these times of which the later one is not before `after`."""
+    """Returns the longest gap between two of these times that does not end before `after`."""
     return max((later - earlier for earlier, later in pairwise(sorted(times)) if later >= after), default=0.0)
 
 
 @dataclass(slots=True)
 class Parts:
-    """The parts of many take-overs of one kind."""
+    """Parts of many take-overs of one kind."""
 
     name: str
     took: list[TakeOver] = field(default_factory=list)
 
     def figures(self, rounds: int) -> Figures:
-        """Medians of the last so many, and of how many of those the state had been followed."""
+        """Returns medians of the last take-overs, and in how many of those the state was warm."""
         took = self.took[-rounds:]
         found = [each.parts_ms() for each in took]
         figures: Figures = {
@@ -239,7 +240,7 @@ def _take_overs(scene: Scene, live: int, target: float, outcome: Outcome, memory
             return took.path_s * 1000
 
         def warm_ms() -> float:
-            """There to the cold one and back."""
+            """Measures a cold take-over by the second node, then the warm one back."""
             cold.took.append(nodes.hand_over(leave=False))
             warm.took.append(nodes.hand_over(leave=False))
             return warm.took[-1].activation_s * 1000
@@ -262,8 +263,8 @@ def _take_overs(scene: Scene, live: int, target: float, outcome: Outcome, memory
 
 
 def _wait_until_applied(settings: Settings) -> None:
-    """Until every shard's worker has applied what is in the WAL now: one that got its shards a moment ago recovers
-    them first. The load goes on, and takes every shard's mark beyond where its WAL ends now."""
+    """Waits until every shard's worker has applied what is in the WAL now: a worker that just got its shards recovers
+    them first. The load goes on, and moves every shard's mark beyond the present end of its WAL."""
     wal, marks = kafka_of(settings).reader(wal_topic(settings.journal)), Marks(settings)
     try:
         ends = {shard: wal.start_and_end(shard, TIMEOUT_S)[1] for shard in range(settings.shards)}

@@ -1,4 +1,4 @@
-"""The limit of a failover: a plain consumer group of two processes, one of which leaves it or is killed."""
+"""The limit of a failover: a plain consumer group of two processes, of which one leaves or is killed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from journal.config import Settings
 
 
 class Group:
-    """Two `bench.failover_member`, one of which holds the only partition. With the nodes' session and heartbeat."""
+    """Two processes of `bench.failover_member` with the nodes' session and heartbeat; one holds the only partition."""
 
     def __init__(self, bootstrap: str, settings: Settings, ending: ExitStack) -> None:
         self._bootstrap = bootstrap
@@ -32,7 +32,7 @@ class Group:
         return member
 
     def leave_s(self) -> float:
-        """From the holder's closing to the other's assignment."""
+        """Returns the seconds from the holder's closing to the other member's assignment."""
         wait_for_members(self._bootstrap, self._name, 2)
         before = self._holder.events[-1]["at"]
         self._holder.tell("close")
@@ -43,7 +43,7 @@ class Group:
         return took
 
     def kill_s(self) -> float:
-        """From the holder's death to the other's assignment."""
+        """Returns the seconds from the holder's death to the other member's assignment."""
         wait_for_members(self._bootstrap, self._name, 2)
         took = self._swap(self._holder.kill())
         self._other = self._start()

@@ -1,9 +1,9 @@
 """A node with a message store: `python -m bench.failover_node NAME [--cold] [--with-worker]`.
 
-Settings come from the environment. While it is active it sends messages and acknowledges them at the rate that it was
-told (`load RATE`, operations of the journal a second), and tells when groups of them were acknowledged. `fill N` sends
-N messages that stay; `hand-over` gives the journal to the standby. With --cold its queues are not kept warm: a
-take-over loads them. It ends in order on SIGTERM, and with its input.
+Settings come from the environment. While the node is active it sends and acknowledges messages at the rate of the
+command `load RATE` (operations of the journal a second), and reports when groups of them were acknowledged. `fill N`
+sends N messages that stay; `hand-over` gives the journal to the standby. With --cold its queues are not kept warm, and
+a take-over loads them. It ends in order on SIGTERM, and with its input.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from loaders.node.standing import ActiveNode
 from loaders.queues import QueueLoader
 
 QUEUES = 64
-"""Queues with messages that stay, and as many that the load goes through, each of an address of its own."""
+"""Number of queues with messages that stay, and of queues for the load; each has an address of its own."""
 
 _UNBOUNDED = 1 << 40
 _TICK_S = 0.004
@@ -52,7 +52,7 @@ def warm_loader() -> QueueLoader:
 
 
 class ColdLoader:
-    """The same, but nothing that could be followed."""
+    """A `QueueLoader` whose state is not kept warm."""
 
     def __init__(self) -> None:
         self.filled = warm_loader()
@@ -73,7 +73,7 @@ class ColdLoader:
 
 
 class Load:
-    """Messages sent at a rate, each acknowledged once it is durable, in a thread of its own until `stop`."""
+    """A thread that sends messages at a rate, and acknowledges each once it is durable, until `stop`."""
 
     def __init__(self, store: MessageStore, rate: int) -> None:
         self._store = store
@@ -133,7 +133,7 @@ class Load:
 
 
 class Owner:
-    """What a broker would be. Callbacks run in the node's thread, the rest in the main thread's."""
+    """The part of a broker. Its callbacks run in the node's thread, everything else in the main thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -175,7 +175,7 @@ class Owner:
             self._load = Load(self._store, self._rate)
 
     def fill(self, messages: int) -> None:
-        """Declare all queues, and send so many messages that stay."""
+        """Declares all queues, and sends messages that stay."""
         store = self._store
         if store is None:
             raise StateError("this node is not active")
@@ -221,13 +221,13 @@ def _obey(node: Node, owner: Owner, stop: threading.Event) -> None:
 
 
 def _tell_take_overs(node: Node) -> None:
-    """When it began to activate and when it was active, as whoever waits for it sees it."""
+    """Reports when the node begins to activate and when it is active, as a caller who waits for it sees it."""
     try:
         while True:
             node.wait_for(Role.ACTIVATING, _FOREVER_S)
             began = time.time()
             if not _becomes_active(node):
-                continue  # that try failed
+                continue  # This try has failed.
             active = time.time()
             parts = MessageToDict(
                 node.status().last_failover, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
@@ -235,11 +235,11 @@ def _tell_take_overs(node: Node) -> None:
             tell("active", began=began, active=active, parts=parts)
             node.wait_for(Role.STANDBY, _FOREVER_S)
     except StateError:
-        return  # it ended
+        return  # The node has ended.
 
 
 def _becomes_active(node: Node) -> bool:
-    """Whether a node that is activating does become active; returns as soon as it does."""
+    """Waits for a node that is activating; returns whether it becomes active, as soon as it does."""
     while True:
         try:
             node.wait_for(Role.ACTIVE, _LOOK_S)

@@ -1,6 +1,6 @@
-"""Nodes and plain consumers as processes of their own, that can be told what to do, and killed.
+"""Nodes and plain consumers as processes of their own, which take commands and can be killed.
 
-What they tell has the time of this machine's clock, which all of them share.
+Their reports have times of this machine's clock, which all of them share.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from journal.errors import DeadlineError
 from loaders.node.roles import Role
 
 OPERATIONS_A_MESSAGE = 4
-"""Add, route, acknowledge, delete."""
+"""Operations of the journal for one message: add, route, acknowledge, delete."""
 
 Event = dict[str, Any]
 
@@ -40,7 +40,7 @@ _told = threading.Lock()
 
 
 def tell(event: str, **facts: Any) -> float:
-    """Say something on standard output, and when: now."""
+    """Writes an event with the present time to standard output."""
     at = time.time()
     with _told:
         print(json.dumps({"event": event, "at": at, **facts}), flush=True)
@@ -48,7 +48,7 @@ def tell(event: str, **facts: Any) -> float:
 
 
 class Told:
-    """A process that obeys its standard input and tells JSON lines. It ends with the context, however that ends."""
+    """A process that obeys its standard input and writes events as JSON lines. It ends with the context."""
 
     def __init__(self, command: Sequence[str], environment: dict[str, str], log: Path) -> None:
         self._log = log
@@ -88,7 +88,7 @@ class Told:
         self._process.stdin.flush()
 
     def wait(self, ready: Callable[[], bool], what: str, timeout_s: float = RUN_TIMEOUT_S) -> None:
-        """Until what it told makes `ready` true. Raises DeadlineError, also when it ends or fails before."""
+        """Waits until its events make `ready` true. Raises DeadlineError, also if it ends or fails before."""
         with self._arrived:
             self._arrived.wait_for(lambda: ready() or self._has("gone", 0.0) or self._has("failed", 0.0), timeout_s)
             if not ready():
@@ -99,25 +99,25 @@ class Told:
         return any(found["event"] == event and found["at"] >= after for found in reversed(self.events))
 
     def next(self, event: str, after: float) -> Event:
-        """The first such event that it told at or after a time."""
+        """Returns its first event of this name at or after a time."""
         self.wait(lambda: self._has(event, after), event)
         return next(found for found in self.events if found["event"] == event and found["at"] >= after)
 
     def kill(self) -> float:
-        """SIGKILL; when it was sent."""
+        """Sends SIGKILL; returns the time."""
         at = time.time()
         self._process.kill()
         self._process.wait()
         return at
 
     def terminate(self) -> float:
-        """SIGTERM; when it was sent. Does not wait."""
+        """Sends SIGTERM without waiting for the end; returns the time."""
         at = time.time()
         self._process.send_signal(signal.SIGTERM)
         return at
 
     def ended(self) -> None:
-        """Wait until it has ended."""
+        """Waits until it has ended."""
         self._process.wait(TIMEOUT_S)
 
     def __enter__(self) -> Told:
@@ -132,7 +132,7 @@ class Told:
 
 
 class NodeProcess(Told):
-    """A `bench.failover_node`."""
+    """A process of `bench.failover_node`."""
 
     def __init__(self, settings: Settings, name: str, *flags: str) -> None:
         directory = settings.journal_directory / name
@@ -141,7 +141,7 @@ class NodeProcess(Told):
         self.name = name
         self.flags = flags
         self.acknowledged: list[float] = []
-        """When groups with messages of its load were acknowledged, in order."""
+        """Times at which groups with messages of its load were acknowledged, in order."""
         self._role = Role.STARTING.value
         self._fit = False
         super().__init__(
@@ -152,13 +152,13 @@ class NodeProcess(Told):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         super().__exit__(kind, error, trace)
-        # a worker whose node ended without it gives its shards back before it ends, and writes until then
+        # A worker whose node was killed gives its shards back before it ends, and writes until then.
         for lock in self._directory.rglob("worker-*.lock"):
             with lock.open() as held:
                 fcntl.flock(held, fcntl.LOCK_EX)
 
     def kill(self) -> float:
-        """SIGKILL to it and to its worker, as their machine's end would; when it was sent."""
+        """Sends SIGKILL to the node and its worker, as if their machine had died; returns the time."""
         workers = psutil.Process(self.pid).children()
         at = time.time()
         for each in (*workers, self._process):
@@ -175,11 +175,11 @@ class NodeProcess(Told):
         super()._take(event)
 
     def wait_fit(self) -> None:
-        """Until it is a standby that could take over."""
+        """Waits until it is a standby that can take over."""
         self.wait(lambda: self._role == Role.STANDBY.value and self._fit, "fitness")
 
     def wait_served(self, after: float, for_s: float) -> float:
-        """Until it has acknowledged its load for so long; when it first did after a time."""
+        """Waits until it has acknowledged its load for a while after a time; returns the first one's time."""
         times = self.acknowledged
 
         def served() -> bool:
@@ -191,7 +191,7 @@ class NodeProcess(Told):
 
 
 def _environment(settings: Settings, directory: Path) -> dict[str, str]:
-    """What differs from the defaults, for a process with a directory of its own."""
+    """Returns the variables of a process with a directory of its own that differ from the defaults."""
     given = settings.model_dump(mode="json", include=settings.model_fields_set - {"node", "directory"})
     return {f"KAFKA_JOURNAL_{name.upper()}": str(value) for name, value in given.items()} | {
         "KAFKA_JOURNAL_DIRECTORY": str(directory)
@@ -199,7 +199,7 @@ def _environment(settings: Settings, directory: Path) -> dict[str, str]:
 
 
 def wait_for_members(bootstrap: str, group: str, members: int) -> None:
-    """Until a group is at rest and has so many members."""
+    """Waits until a group is stable and has this number of members."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     until = time.monotonic() + TIMEOUT_S
     while time.monotonic() < until:

@@ -1,19 +1,19 @@
-"""The limits: what a competent user would write without the journal, with settings as good as ours or better.
+"""The limits: what a competent user would write without the journal, with settings at least as good as the journal's.
 
-They stop at nothing that makes them faster, and give up what the journal promises:
+Each limit leaves out the journal's promises, and does whatever makes it faster:
 
-produce       confluent-kafka's producer, one record an operation, a delivery callback each (the same for all: a closure
-              for each costs as much again), acknowledged by all, with long batches and lz4. No record is packed with
-              another: nobody but a log's author would do that.
-aio           its AIOProducer, which batches for its awaiters, with the batch size and time-out that were fastest.
-transactions  single-record transactions of one producer, nothing lingering. Asked for 1,000/s it is always behind, so
-              what counts is the time of a transaction itself, and not how long it waited for its turn.
-fold          one loop: consume, parse, one WriteBatch a frame, produce its rows in one call without callbacks. It
-              checks nothing, reads no row, writes no mark, commits nothing, and cannot say where it was when killed.
-iterate       rocksdict's own iteration over the same files, keys and values as bytes.
-consume       consume() of 5,000 at a time, keys and values as bytes, nothing kept.
-gate          a transaction on P partitions, and whoever reads them committed answers with one of its own on P
-              partitions. Both readers wait in a poll; neither knows epochs, frames, marks or rows.
+produce       confluent-kafka's producer sends one record an operation, acknowledged by all replicas, with long batches,
+              lz4 and one delivery callback for all records. It packs no records together.
+aio           confluent-kafka's AIOProducer batches for its awaiters, with the fastest batch size and time-out.
+transactions  One producer commits single-record transactions without lingering. At 1,000 a second it is always behind,
+              so the time of a transaction counts without its wait for its turn.
+fold          One loop consumes, parses, writes one WriteBatch a frame, and produces its rows in one call without
+              callbacks. It checks nothing, reads no row, writes no mark and commits nothing, so it cannot go on after a
+              kill.
+iterate       rocksdict iterates over the same files, with keys and values as bytes.
+consume       consume() reads 5,000 records at a time, with keys and values as bytes, and keeps nothing.
+gate          One client commits a transaction on P partitions; another one reads it committed and answers with a
+              transaction on P partitions. Both readers wait in a poll and know no epochs, frames, marks or rows.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _AIO_BUFFER_S = 0.005
 
 
 def new_topic(bootstrap: str, partitions: int, **config: str) -> str:
-    """A topic whose leaders are known."""
+    """Creates a topic, and waits until its leaders are known."""
     name = f"bench-limit-{uuid.uuid4().hex[:12]}"
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(TIMEOUT_S)
@@ -82,7 +82,7 @@ def new_topic(bootstrap: str, partitions: int, **config: str) -> str:
 
 
 class SingleRecords:
-    """A producer of one record an operation; it stays connected between rounds, as the journal does."""
+    """A producer of one record an operation, which stays connected between rounds as the journal does."""
 
     def __init__(self, bootstrap: str, partitions: int) -> None:
         self._topic = new_topic(bootstrap, partitions)
@@ -91,7 +91,7 @@ class SingleRecords:
         self._delivered = 0
 
     def run(self, data: Sequence[bytes], operations: int) -> float:
-        """Operations a second, from the first call to the last acknowledgement."""
+        """Returns operations a second, from the first call to the last acknowledgement."""
         producer, topic, partitions, report = self._producer, self._topic, self._partitions, self._report
         self._delivered = 0
         size = len(data)
@@ -113,7 +113,7 @@ class SingleRecords:
 
 
 async def aio_rate(bootstrap: str, topic: str, data: Sequence[bytes], tasks: int, each: int) -> float:
-    """Operations a second of as many tasks, each awaiting the acknowledgement of its record before the next."""
+    """Returns operations a second of many tasks; each awaits the acknowledgement of a record before the next."""
     config = {"bootstrap.servers": bootstrap, **PRODUCER, "linger.ms": 0}
     producer = AIOProducer(config, batch_size=_AIO_BATCH, buffer_timeout=_AIO_BUFFER_S)
     size = len(data)
@@ -143,7 +143,7 @@ def new_transactional(bootstrap: str) -> Producer:
 def transaction_seconds(
     producer: Producer, topic: str, data: Sequence[bytes], rate: int, seconds: float
 ) -> list[float]:
-    """How long each single-record transaction took, asked for at `rate` a second for so long."""
+    """Returns the seconds of each single-record transaction, at `rate` a second."""
     took: list[float] = []
     began = time.perf_counter()
     number = 0
@@ -164,7 +164,7 @@ def transaction_seconds(
 
 
 def fold_seconds(bootstrap: str, wal: str, shards: int, table: str) -> float:
-    """From the first poll of the WAL to the last row's acknowledgement."""
+    """Returns the seconds from the first poll of the WAL to the last row's acknowledgement."""
     producer = Producer({"bootstrap.servers": bootstrap, **PRODUCER})
     producer.list_topics(table, timeout=TIMEOUT_S)
     consumer, ends = _assigned(bootstrap, wal, shards)
@@ -215,7 +215,7 @@ def _produce_rows(producer: Producer, table: str, partition: int, rows: list[dic
 
 
 def _assigned(bootstrap: str, topic: str, partitions: int) -> tuple[Consumer, dict[int, int]]:
-    """A consumer that stands at the beginning of every partition, and where they end."""
+    """Returns a consumer at the beginning of every partition, and the partitions' ends."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": uuid.uuid4().hex, **CONSUMER})
     places = [TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(partitions)]
     ends: dict[int, int] = {}
@@ -226,7 +226,7 @@ def _assigned(bootstrap: str, topic: str, partitions: int) -> tuple[Consumer, di
 
 
 def _consume_to(consumer: Consumer, ends: dict[int, int], records: int, take: Callable[[Message], None]) -> None:
-    """Every record to `take`, until each partition's end was met."""
+    """Gives every record to `take`, up to each partition's end."""
     left = set(ends)
     while left:
         for message in consumer.consume(records, 0.1):
@@ -244,7 +244,7 @@ def _consume_to(consumer: Consumer, ends: dict[int, int], records: int, take: Ca
 
 
 def iterate(database: Rdict) -> tuple[int, float]:
-    """Rows, and the seconds it took."""
+    """Returns the number of rows, and the seconds."""
     rows = 0
     began = time.perf_counter()
     for _key, _value in database.items():
@@ -253,7 +253,7 @@ def iterate(database: Rdict) -> tuple[int, float]:
 
 
 def consume(bootstrap: str, topic: str, partitions: int) -> tuple[int, float]:
-    """Rows, and the seconds from the consumer's making to the end of every partition."""
+    """Returns the number of rows, and the seconds from the consumer's creation to the end of every partition."""
     rows = 0
 
     def take(message: Message) -> None:
@@ -274,16 +274,16 @@ def consume(bootstrap: str, topic: str, partitions: int) -> tuple[int, float]:
 
 
 class GateTimes(NamedTuple):
-    """Until the last answer was read."""
+    """Seconds until the last answer was read."""
 
     path_s: float
-    """From the begin of the first transaction."""
+    """Seconds from the begin of the first transaction."""
     gate_s: float
-    """From its commit."""
+    """Seconds from the first transaction's commit."""
 
 
 class BareGate:
-    """There and back: a transaction on P partitions, read committed, answered by another, read committed."""
+    """A round trip: a transaction on P partitions, read committed, answered by another one, read committed."""
 
     def __init__(self, bootstrap: str, partitions: int) -> None:
         self._partitions = partitions

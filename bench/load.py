@@ -1,7 +1,7 @@
-"""`bench load`: rows from a warm copy into a loader, against iterating its files; a cold copy, against consuming.
+"""`python -m bench load`: a load from a warm copy, against iterating its files; the build of a copy, against consuming.
 
-The rows are a worker's: records of 200 bytes, every second one with an update. What a load keeps is the loader's
-affair; the memory that the load itself takes is shown.
+A worker has made the rows: records of 200 bytes, every second one with an update. The loader keeps nothing, so the
+memory shown is what the load itself takes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SHARDS = 8
 
 _TABLE = "table"
 _MARKER_OFFSETS = 2
-"""A WAL ends behind its last frame and that one's transaction marker."""
+"""Offsets from the last frame of a WAL to its end: the frame and its transaction's marker."""
 
 
 def _families() -> dict[str, Options]:
@@ -63,7 +63,7 @@ def run(scene: Scene) -> Outcome:
 
 
 def _wait_until_applied(settings: Settings) -> None:
-    """Until the table has all that was appended: every shard's mark stands at the WAL's last frame."""
+    """Waits until the table has everything: every shard's mark stands at the WAL's last frame."""
     wal, marks = kafka_of(settings).reader(wal_topic(settings.journal)), Marks(settings)
     try:
         ends = {shard: wal.start_and_end(shard, TIMEOUT_S)[1] for shard in range(settings.shards)}
@@ -74,7 +74,7 @@ def _wait_until_applied(settings: Settings) -> None:
 
 
 class CountingLoader:
-    """Takes everything and keeps nothing."""
+    """A loader that takes everything and keeps nothing."""
 
     def __init__(self) -> None:
         self.counts: LoadCounts | None = None
@@ -94,7 +94,7 @@ class CountingLoader:
 
 
 class _Copies:
-    """Copies of the table topic, in directories of their own."""
+    """Copies of the table topic, each in a directory of its own."""
 
     def __init__(self, scene: Scene, settings: Settings) -> None:
         self._scene = scene
@@ -110,7 +110,7 @@ class _Copies:
     # ---- cold ------------------------------------------------------------------------------------------------------
 
     def build_rate(self) -> float:
-        """Rows of the topic a second, into a copy that can be read."""
+        """Builds a copy until it can be read; returns rows of the topic a second."""
         self.close()
         shutil.rmtree(self._directory, ignore_errors=True)
         began = time.perf_counter()
@@ -119,7 +119,7 @@ class _Copies:
         return self._topic_rows() / took
 
     def consume_rate(self) -> float:
-        self.close()  # or the merging of its files would take from the limit's time
+        self.close()  # RocksDB would otherwise merge its files during the limit's time.
         rows, took = limits.consume(self._scene.bootstrap, table_topic(self._settings.journal), SHARDS)
         return rows / took
 
@@ -137,9 +137,9 @@ class _Copies:
     # ---- warm ------------------------------------------------------------------------------------------------------
 
     def keep_one(self) -> None:
-        """Reopen the last copy: what follows finds it as a restarted node does, and nothing merges its files meanwhile.
+        """Reopens the last copy, as a restarted node does, without merging its files.
 
-        Ours and the limit would each meet another state of them otherwise, the limit a file that is just then deleted.
+        Otherwise load and limit would each meet another state of the files, and the limit a file that is just deleted.
         """
         self.close()
         database = Rdict(str(self._directory), Options(raw_mode=True), column_families=_families())
@@ -150,7 +150,7 @@ class _Copies:
         self._open()
 
     def load_rate(self) -> float:
-        """Rows of the copy a second, into a loader."""
+        """Loads the copy into a loader; returns rows a second."""
         loader = CountingLoader()
         began = time.perf_counter()
         self._load(loader)
@@ -166,7 +166,7 @@ class _Copies:
         snapshot.close()
 
     def iterate_rate(self) -> float:
-        """Rows a second of a bare iteration of the same files."""
+        """Iterates over the same files; returns rows a second."""
         access = AccessType.read_only()
         database = Rdict(str(self._directory), Options(raw_mode=True), column_families=_families(), access_type=access)
         table = database.get_column_family(_TABLE)
@@ -176,7 +176,7 @@ class _Copies:
         return rows / took
 
     def load_memory(self) -> Figures:
-        """Resident memory of this process before a load, and what the load added at most."""
+        """Returns the resident memory of this process before a load, and the most that the load added."""
         process = psutil.Process()
         before = rss_mb(process)
         memory = Memory()

@@ -1,8 +1,8 @@
-"""`bench process`: a worker, from WAL to committed tables, against a bare loop and stock Faust over the same work.
+"""`python -m bench process`: a worker from WAL to committed tables, against a bare loop and stock Faust.
 
-Each round has a new journal and a worker that already serves it, idle. The WAL is filled by one open Kafka transaction;
-the clock runs from its commit, which shows the worker everything at once, until the last mark can be read committed.
-The bare loop then reads the very same WAL. A worker of several shards runs in as many processes as there are cores.
+Each round has a new journal and an idle worker that already serves it. One open Kafka transaction fills the WAL; the
+clock runs from its commit, which shows the worker everything at once, until the last mark can be read committed. The
+bare loop then reads the same WAL. A worker of several shards runs in as many processes as there are cores.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ def _measure(scene: Scene, shards: int, outcome: Outcome, memory: Memory) -> Non
 
 
 def _against_faust(scene: Scene, ours: list[float]) -> Comparison:
-    """Stock Faust's GlobalTable takes a worker process of its own each time, so its rounds follow ours."""
+    """Compares with stock Faust's GlobalTable, whose rounds come last, as each starts a worker process of its own."""
     figure = measure_faust(scene.bootstrap, "table", scene.operations(FAUST_OPERATIONS), len(ours))
     say(f"stock Faust: {figure.median:,.0f} operations a second")
     return Comparison("process_1_shard_over_faust_table", "operations_per_s", ours, list(figure.rounds), 50.0)
 
 
 class Workload:
-    """The same frames again and again: each worker's round in a journal of its own, the bare loop's in the last one."""
+    """The frames of all rounds: each worker's round has its own journal, the bare loop reads the last one."""
 
     def __init__(self, scene: Scene, shards: int, operations: int, memory: Memory, *, fleeting: bool) -> None:
         self._scene = scene
@@ -72,7 +72,7 @@ class Workload:
         self._left = ExitStack()
 
     def worker_rate(self) -> float:
-        """Operations a second from the WAL's commit to the last committed mark."""
+        """Returns operations a second from the WAL's commit to the last committed mark."""
         self.close()
         processes = _processes(self._shards)
         settings = self._left.enter_context(self._scene.journal(self._shards, worker_processes=processes))
@@ -83,12 +83,12 @@ class Workload:
                 return self._operations / process_seconds(settings, self._frames)
 
     def _named(self, pid: int) -> dict[str, int | None]:
-        """The worker's processes."""
+        """Names the worker's processes for the figures of memory."""
         pids = [pid, *(child.pid for child in psutil.Process(pid).children())]
         return {f"worker_{self._shards}_shards_process_{number}": each for number, each in enumerate(pids, start=1)}
 
     def bare_rate(self) -> float:
-        """Operations a second of the bare loop."""
+        """Returns operations a second of the bare loop."""
         if self._wal is None:
             self.worker_rate()
         assert self._wal is not None
@@ -98,7 +98,7 @@ class Workload:
         return self._operations / took
 
     def close(self) -> None:
-        """Delete the last journal."""
+        """Deletes the last journal."""
         self._left.close()
         self._wal = None
 
@@ -108,7 +108,7 @@ def _processes(shards: int) -> int:
 
 
 def process_seconds(settings: Settings, frames: list[PrefilledFrame]) -> float:
-    """Let the worker of a new journal find `frames` all at once, and wait for their marks."""
+    """Shows `frames` to the worker of a new journal at once; returns the seconds until their marks."""
     marks = Marks(settings)
     prefill = Prefill(settings)
     first, _ = markers(settings.shards)
@@ -124,7 +124,7 @@ def process_seconds(settings: Settings, frames: list[PrefilledFrame]) -> float:
 
 
 def _wait_until_served(settings: Settings) -> None:
-    """By all processes of the worker."""
+    """Waits until all processes of the worker serve the journal."""
     with closing(kafka_of(settings).cluster()) as cluster:
 
         def is_shared() -> bool:

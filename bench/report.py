@@ -1,4 +1,4 @@
-"""`make bench`: every bench in turn, each into a file under bench/results/ with a description of the machine.
+"""`make bench` runs every bench in turn, and writes each one's results to a file under bench/results/.
 
 python -m bench.report [NAME ...] [--quick] [--directory bench/results]
 """
@@ -25,7 +25,7 @@ from journal.embedded.distribution import KAFKA_VERSION
 
 
 def _spark(scene: Scene) -> Outcome:
-    # PySpark is an extra
+    # PySpark is an extra, so it is imported only here.
     from bench import spark
 
     return spark.run(scene)
@@ -47,13 +47,13 @@ BENCHES: dict[str, Callable[[Scene], Outcome]] = {
 
 
 def run_bench(name: str, bootstrap: str | None, quick: bool) -> Outcome:
-    """One bench, on a broker of its own unless `bootstrap` names one."""
+    """Runs one bench, on an embedded broker unless `bootstrap` names brokers."""
     with make_scene(bootstrap, quick) as scene:
         return BENCHES[name](scene)
 
 
 def machine() -> Figures:
-    """What the figures were measured on."""
+    """Describes the machine, and the versions of what runs on it."""
     return {
         "platform": platform.platform(),
         "cpu": _cpu_model(),
@@ -79,7 +79,7 @@ def _cpu_model() -> str:
 
 
 def as_document(name: str, quick: bool, described: Figures, outcome: Outcome) -> dict[str, Any]:
-    """One bench's results: figures by key, and the comparisons as rows for people."""
+    """Returns one bench's results: figures by key, and the comparisons as rows of a table."""
     return {
         "bench": name,
         "quick": quick,
@@ -98,7 +98,7 @@ def _row(comparison: Comparison) -> list[str]:
 
 
 def as_markdown(documents: Sequence[dict[str, Any]]) -> str:
-    """What a person wants to see of all benches that have results."""
+    """Returns a page with the results of all benches, for people."""
     lines = ["# Results of `make bench`", ""]
     lines += ["| comparison | ours | limit | unit | ratio | spread | target |", "|---|---|---|---|---|---|---|"]
     lines += ["| " + " | ".join(row) + " |" for document in documents for row in document["comparisons"]]
@@ -111,17 +111,19 @@ def as_markdown(documents: Sequence[dict[str, Any]]) -> str:
 
 
 def _is_figure(document: dict[str, Any], key: str) -> bool:
-    """Whether it stands alone: no part of a comparison."""
+    """Returns whether a key is a figure that is no part of a comparison."""
     compared = tuple(row[0] for row in document["comparisons"])
     return isinstance(document[key], int | float) and key != "quick" and not key.startswith(compared)
 
 
 def main(
-    names: Annotated[list[str] | None, typer.Argument(help="Which; all unless some are named.")] = None,
-    quick: Annotated[bool, typer.Option(help="Fewer rounds and operations.")] = False,
-    directory: Annotated[Path, typer.Option(help="Where NAME.json and results.md go.")] = Path("bench/results"),
+    names: Annotated[list[str] | None, typer.Argument(help="The benches to run; without names all of them.")] = None,
+    quick: Annotated[bool, typer.Option(help="Run fewer rounds with fewer operations.")] = False,
+    directory: Annotated[Path, typer.Option(help="The directory for NAME.json and results.md.")] = Path(
+        "bench/results"
+    ),
 ) -> None:
-    """Runs benches, each into a file of its own when it is over, and writes what all files say."""
+    """Run benches. Each result goes to a file of its own when the bench is over, and all of them to results.md."""
     for name in names or BENCHES:
         if name not in BENCHES:
             raise typer.BadParameter(f"there is no bench {name}: {', '.join(BENCHES)}")

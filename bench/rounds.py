@@ -1,4 +1,4 @@
-"""Ours and the limit in turn: a warm-up of both, then rounds in alternating order; the median of per-round ratios."""
+"""Rounds of the journal and of the limit, in alternating order after a warm-up, and the median of their ratios."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Figures = dict[str, float | int | str]
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One measured thing, a value for each round. `unit` is the end of its key."""
+    """One measured quantity, with a value for each round. `unit` is the end of its key."""
 
     name: str
     unit: str
@@ -24,7 +24,7 @@ class Series:
 
     @property
     def spread_percent(self) -> float:
-        """Largest less smallest round, in percent of the median."""
+        """Difference of the largest and the smallest round, in percent of the median."""
         return 100 * (max(self.values) - min(self.values)) / self.median if self.median else 0.0
 
     def figures(self) -> Figures:
@@ -36,7 +36,8 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Ours against the limit, round by round. More is better: for times the ratio is the limit's over ours."""
+    """The journal against the limit, round by round. A larger ratio is better: for times it is the limit's over
+    ours."""
 
     name: str
     unit: str
@@ -68,9 +69,9 @@ class Comparison:
 def alternate(
     rounds: int, ours: Callable[[], float], limit: Callable[[], float], *, what: str, warm_up: int = 1
 ) -> tuple[list[float], list[float]]:
-    """Values of both, by round; each goes first in every other round, so that neither always finds the other's heat.
+    """Returns the values of both, by round, after `warm_up` rounds that do not count.
 
-    `warm_up` rounds come before them.
+    Each goes first in every other round, so that neither always runs on a machine that the other one has just used.
     """
     results: tuple[list[float], list[float]] = ([], [])
     for _ in range(warm_up):
@@ -85,7 +86,7 @@ def alternate(
 
 @dataclass(slots=True)
 class Outcome:
-    """What a bench found: comparisons, and figures that stand alone."""
+    """The result of a bench: comparisons, and single figures."""
 
     comparisons: list[Comparison] = field(default_factory=list)
     figures: Figures = field(default_factory=dict)
@@ -103,10 +104,10 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 
 def rounded(value: float) -> float:
-    """Four significant digits; whole numbers from a thousand on."""
+    """Rounds to four significant digits, and to whole numbers from a thousand on."""
     return round(value) if abs(value) >= 1000 else float(f"{value:.4g}")
 
 
 def say(text: str) -> None:
-    """Progress, on standard error."""
+    """Prints progress to standard error."""
     print(text, file=sys.stderr, flush=True)

@@ -1,7 +1,7 @@
-"""`bench routes`: the worker of `bench process` with two routes, one of which has every message, against none.
+"""`python -m bench routes`: a worker with two routes, of which one sends every message, against one without routes.
 
-The mix is that of `bench process`, but that every record added is a message of 200 bytes with a header, which the route
-takes for the key. Each round has a new journal; both have the same frames.
+Operations are mixed as in `python -m bench process`, but every record added is a message of 200 bytes with a header,
+which the route takes as the key. Each round has a new journal, with the same frames.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _measure(scene: Scene, shards: int, outcome: Outcome, memory: Memory) -> Non
 
 
 class Routed:
-    """The same frames again and again, each time in a journal of its own, and to a topic of its own."""
+    """The frames of all rounds; each round has its own journal and topic."""
 
     def __init__(
         self, scene: Scene, shards: int, operations: int, frames: list[PrefilledFrame], memory: Memory, value: str
@@ -59,7 +59,7 @@ class Routed:
         self._value = value
 
     def rate(self) -> float:
-        """Operations a second from the WAL's commit to the last committed mark, with routes."""
+        """Returns operations a second from the WAL's commit to the last committed mark, with routes."""
         topic = limits.new_topic(self._scene.bootstrap, PARTITIONS)
         target = {"topic": topic, "key": "header:tail", "value": self._value}
         routes = [
@@ -71,7 +71,7 @@ class Routed:
         return took
 
     def plain_rate(self) -> float:
-        """The same without."""
+        """Returns operations a second from the WAL's commit to the last committed mark, without routes."""
         return self._rate(RoutingConfig())
 
     def _rate(self, routing: RoutingConfig) -> float:

@@ -1,7 +1,6 @@
-"""What every bench stands on: a broker, journals with a worker process, and how much memory each process takes.
+"""The surroundings of every bench: a broker, journals with a worker process, and the memory of each process.
 
-The worker is the real command in a process of its own, the broker another, so that neither shares an interpreter's lock
-with what is measured.
+Worker and broker are processes of their own, so that neither shares an interpreter's lock with what is measured.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from journal.v1.journal_pb2 import Mark
 TIMEOUT_S = 60.0
 RUN_TIMEOUT_S = 600.0
 JOURNAL_UUID = bytes(range(16))
-"""The same for every journal of a bench, so that frames made once fit all of them."""
+"""The uuid of every journal of a bench, so that frames made once fit all of them."""
 
 _SAMPLE_S = 0.1
 _LOOK_S = 0.02
@@ -59,7 +58,7 @@ class Scene:
 
     @contextmanager
     def journal(self, shards: int, **more: object) -> Iterator[Settings]:
-        """A new journal; its topics go when it is left, so that a long run does not fill the disk."""
+        """Makes a journal, and deletes its topics in the end, so that a long run does not fill the disk."""
         name = f"bench-{uuid.uuid4().hex[:12]}"
         settings = load_settings(
             None,
@@ -86,7 +85,7 @@ class Scene:
 
 @contextmanager
 def make_scene(bootstrap: str | None, quick: bool) -> Iterator[Scene]:
-    """On the brokers at `bootstrap`, else on an embedded one of its own."""
+    """Makes a scene on the brokers at `bootstrap`, or else on an embedded broker."""
     with tempfile.TemporaryDirectory(prefix="kafka-journal-bench-") as directory:
         path = Path(directory)
         if bootstrap is not None:
@@ -108,8 +107,8 @@ def delete_topics(bootstrap: str, topics: list[str]) -> None:
 
 @contextmanager
 def worker(settings: Settings) -> Iterator[int]:
-    """The worker's command, in as many processes as the settings say; the first one's pid. It may still be joining its
-    group."""
+    """Runs the worker's command in as many processes as the settings say, and gives the first one's pid. The worker may
+    still be joining its group."""
     environment = {
         **os.environ,
         "KAFKA_JOURNAL_DIRECTORY": str(settings.directory),
@@ -128,7 +127,7 @@ def worker(settings: Settings) -> Iterator[int]:
 
 
 class Marks:
-    """The newest marks in a journal's table topic, looked at without reading its rows."""
+    """The newest marks of a journal's table topic, found without reading its rows."""
 
     def __init__(self, settings: Settings) -> None:
         self._reader: Reader = kafka_of(settings).reader(table_topic(settings.journal))
@@ -137,7 +136,7 @@ class Marks:
         self.offsets: dict[int, int] = dict.fromkeys(range(settings.shards), -1)
 
     def look(self) -> None:
-        """Read the newest mark of each shard whose partition has grown: the record before its transaction's marker."""
+        """Reads the newest mark of each shard whose partition has grown: the record before its transaction's marker."""
         moved: dict[int, int] = {}
         for shard, known in self._ends.items():
             _, end = self._reader.start_and_end(shard, TIMEOUT_S)
@@ -153,7 +152,7 @@ class Marks:
                     self.offsets[record.partition] = Mark.FromString(record.value or b"").offset
 
     def wait_for(self, offsets: Mapping[int, int], timeout_s: float) -> None:
-        """Returns when every shard's mark is at or beyond its WAL offset."""
+        """Waits until every shard's mark is at or beyond its WAL offset; returns the time."""
         until = time.monotonic() + timeout_s
         while not all(self.offsets[shard] >= offset for shard, offset in offsets.items()):
             if time.monotonic() > until:
@@ -170,13 +169,13 @@ class Marks:
 
 @dataclass(slots=True)
 class Memory:
-    """Resident memory of processes, in MB: the peak of samples a tenth of a second apart."""
+    """Peak resident memory of processes in MB, from samples a tenth of a second apart."""
 
     peaks: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
     def watch(self, **pids: int | None) -> Iterator[None]:
-        """Sample the named processes while this lasts."""
+        """Samples the named processes during the context."""
         watched = {name: psutil.Process(pid) for name, pid in pids.items() if pid is not None}
         stop = threading.Event()
 

@@ -1,7 +1,7 @@
-"""`bench shards`: many shards in one worker, and one node beside it: the memory, descriptors and threads they take.
+"""`python -m bench shards`: memory, descriptors and threads of a worker with 256 shards, and of a node.
 
-The node activates the journal and writes records of a kilobyte to all shards as fast as it can; the worker takes them
-into the tables and its local copies. Each of the two processes is to stay below a bound, however many shards there are.
+The node activates the journal and writes records of a kilobyte to all shards as fast as it can; the worker folds them
+into the tables and its local copies. Each of the two processes must stay below a bound, however many shards there are.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ KIND = 45
 
 
 def run(scene: Scene) -> Outcome:
-    """Raises AssertionError if one of the processes takes more memory than it may."""
+    """Measures both processes. Raises AssertionError if one takes more memory than it may."""
     outcome, memory = Outcome(), Memory()
     shards = QUICK_SHARDS if scene.quick else SHARDS
     with (

@@ -1,8 +1,8 @@
-"""`bench sources`: records of a topic taken into the message store, against a bare loop that consumes and produces.
+"""`python -m bench sources`: records that sources take into the message store, against a bare loop.
 
-The loop does what exactly once takes and no more: consume a batch, send each record on, send the offsets, commit. Both
-have the same records (200 bytes, a key, two headers), batch size and partitions, and begin with connected clients. The
-worker gates the activation and is stopped for the rounds: the loop has none either.
+The loop does only what exactly once needs: it consumes a batch, sends each record on, sends the offsets and commits.
+Both have the same records (200 bytes, a key, two headers), batch size and partitions, and begin with connected clients.
+The worker is needed for the activation and is stopped for the rounds, because the loop has none either.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _fill(bootstrap: str, topic: str, records: int) -> None:
 
 @contextmanager
 def _active(settings: Settings) -> Iterator[MessageStore]:
-    """A store with one queue for what comes in."""
+    """Makes an active store with one queue for the records."""
     with BlockingJournal(settings) as journal:
         loader = QueueLoader(references_in_memory_max=10**8, queue_references_in_memory_max=10**8)
         with worker(settings):
@@ -88,7 +88,7 @@ def _active(settings: Settings) -> Iterator[MessageStore]:
 
 
 def _take_in(settings: Settings, store: MessageStore, topic: str, records: int) -> float:
-    """Records a second, from the sources' start; a source of its own group each time, from the topic's beginning."""
+    """Returns records a second from the sources' start. Each call has a source group of its own."""
     source = {"name": "in", "topics": [topic], "address": "orders"}
     routing = RoutingConfig.model_validate({"sources": [source]})
     group = f"bench-{uuid.uuid4().hex}"
@@ -106,7 +106,7 @@ def _take_in(settings: Settings, store: MessageStore, topic: str, records: int) 
 
 
 class BareLoop:
-    """Consume, transform, produce, commit the offsets with it: one transaction a batch."""
+    """A loop that consumes, transforms and produces a batch, and commits its offsets, in one transaction."""
 
     def __init__(self, bootstrap: str, topic: str, records: int) -> None:
         self._bootstrap = bootstrap
@@ -116,7 +116,7 @@ class BareLoop:
         self._producer = limits.new_transactional(bootstrap)
 
     def run(self) -> float:
-        """Records a second."""
+        """Returns records a second."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self._bootstrap,

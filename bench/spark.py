@@ -1,8 +1,8 @@
-"""`bench spark`: jobs over a WAL, against Spark's plain copy of the same topic from Kafka to Parquet, in WAL bytes/s.
+"""`python -m bench spark`: jobs over a WAL, against Spark's plain copy of the topic to Parquet, in WAL bytes/s.
 
-The archive is a whole run of its job: it looks the journal up, reads, parses what frames say of themselves, partitions
-by day and shard, reads back what it wrote, and writes manifest and marks. The exploded, typed table is every operation
-as `read_wal` gives it. The plain copy writes Kafka's columns.
+The archive is a whole run of its job: it reads the control rows and the WAL, parses the fields before the operations,
+partitions by day and shard, reads back what it wrote, and writes manifest and marks. The typed table has every
+operation as `read_wal` gives it. The plain copy writes Kafka's columns.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def run(scene: Scene) -> Outcome:
 
 
 def _fill(settings: Settings, operations: int) -> int:
-    """So many operations in the WAL; its bytes."""
+    """Writes operations to the WAL; returns its bytes."""
     say(f"{operations:,} operations into the WAL")
     marking, _ = markers(SHARDS)
     frames = [*marking, *operation_frames(SHARDS, operations, fleeting=True)]
@@ -66,7 +66,7 @@ def _fill(settings: Settings, operations: int) -> int:
 
 
 class _Jobs:
-    """Jobs over one WAL, each time into a place that is empty."""
+    """Jobs over one WAL; each run writes to an empty directory."""
 
     def __init__(self, scene: Scene, spark: SparkSession, source: JournalSource, wal_bytes: int) -> None:
         self._spark = spark
@@ -75,7 +75,7 @@ class _Jobs:
         self._place = scene.directory / "spark"
 
     def archive_rate(self) -> float:
-        """WAL bytes a second."""
+        """Archives the WAL; returns WAL bytes a second."""
         return self._archive_rate(check_operations=False)
 
     def checked_rate(self) -> float:

@@ -1,8 +1,8 @@
-"""`bench store`: the message store against the bare journal, its queues' load, and what they take in memory.
+"""`python -m bench store`: the message store against the bare journal; time and memory of a load of its queues.
 
-The pairs: messages of 200 bytes over 1,000 queues, each sent and acknowledged once durable, all pipelined; the bare
-journal does the same four operations a message (add, route, acknowledge, delete) with the same data. First many
-messages a call, as brokers have them, with the best calls of each side for that; then one operation a call.
+Messages of 200 bytes go through 1,000 queues; each is sent, and acknowledged once it is durable, all pipelined. The
+bare journal does the same four operations a message (add, route, acknowledge, delete) with the same data. The first
+comparison has many messages a call, with the best calls of each side for that, the second one operation a call.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ SHARDS = 8
 QUEUES = 1000
 MESSAGES = 200_000
 BATCHED_MESSAGES = 1_000_000
-"""So many that a round takes seconds there too."""
+"""Messages of a round with many a call, so that it takes seconds too."""
 LAG = 20_000
-"""Messages between a send and its acknowledge."""
+"""Number of messages between a send and its acknowledgement."""
 BATCH = 50
-"""Messages that a producer sends to its queue in one call, and that are acknowledged in one."""
+"""Messages that are sent to a queue in one call, and acknowledged in one."""
 
 LOADED_QUEUES = 10_000
 LOADED_MESSAGES = 1_000_000
 LOADED_BODY_BYTES = 1024
 CAPPED_MESSAGES = 10_000_000
 CAPPED_REFERENCES = 1_000_000
-"""References kept in memory of those."""
+"""References of those messages that are kept in memory."""
 CAPPED_MB = 768
-"""What the process may have besides what it had before: beyond that, its allocations fail."""
+"""Memory that the process may take in addition; beyond it allocations fail."""
 
 _UNBOUNDED = 1 << 40
 _SAY_EVERY = 1_000_000
@@ -119,7 +119,7 @@ def _enqueue_and_acknowledge(scene: Scene, memory: Memory) -> tuple[list[Compari
 
 
 def _declare(store: MessageStore, number: int) -> list[QueueConfig]:
-    """So many queues, each of an address of its own."""
+    """Declares queues, each with an address of its own."""
     queues = [QueueConfig(f"queue-{each}", f"address-{each}") for each in range(number)]
     for queue in queues:
         store.create_address(queue.address)
@@ -229,7 +229,7 @@ def _loader() -> QueueLoader:
 
 
 def _load(scene: Scene, memory: Memory) -> Figures:
-    """Seconds of a load of many queues by a node whose copy is warm, and the bytes a message takes."""
+    """Measures the seconds of a load of many queues from a warm copy, and the memory that a message takes."""
     messages = scene.operations(LOADED_MESSAGES)
     queues = scene.operations(LOADED_QUEUES)
     with scene.journal(SHARDS) as settings, worker(settings) as pid, memory.watch(worker=pid):
@@ -247,13 +247,13 @@ def _load(scene: Scene, memory: Memory) -> Figures:
 
 
 def _in_new_process(measure: Callable[..., Figures], *arguments: object) -> Figures:
-    """In one whose memory holds nothing yet that what is measured could use again."""
+    """Runs a function in a new process, whose memory has nothing that the function could use again."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
         return process.submit(measure, *arguments).result()
 
 
 async def _fill(store: MessageStore, queues: list[QueueConfig], messages: int) -> None:
-    """A producer for each queue, all at once, each of which awaits every message that it sends."""
+    """Sends with one producer a queue, all at once; each awaits every message that it sends."""
     body = bytes(LOADED_BODY_BYTES)
 
     async def produce(queue: QueueConfig, number: int) -> None:
@@ -271,7 +271,7 @@ def _measured_load(values: dict[str, Any], messages: int) -> Figures:
     loader = _loader()
     gc.collect()
     with BlockingJournal(settings) as journal:
-        journal.activate(NullLoader())  # what clients and RocksDB's caches take is taken
+        journal.activate(NullLoader())  # From here on clients and RocksDB's caches have their memory.
     with BlockingJournal(settings) as journal:
         before = rss_mb(process)
         report = journal.activate(loader)
@@ -293,7 +293,7 @@ def _measured_load(values: dict[str, Any], messages: int) -> Figures:
 
 
 def _capped(directory: Path, messages: int, kept: int) -> Figures:
-    """Ten times as many with an index for what does not fit: told by a loader, then one queue taken to its end."""
+    """Loads ten times as many messages with an index for those that do not fit, then takes one queue to its end."""
     queues = 100
     process = psutil.Process()
     gc.collect()
@@ -320,7 +320,7 @@ def _capped(directory: Path, messages: int, kept: int) -> Figures:
 
 
 def _data_bytes() -> int:
-    """What RLIMIT_DATA counts of this process."""
+    """Returns the bytes of this process that RLIMIT_DATA counts."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     return 1024 * int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmData:")))
 

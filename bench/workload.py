@@ -1,7 +1,7 @@
-"""WAL frames for the worker to process: 500 operations each, made by the writer's own group, in a fixed random order.
+"""WAL frames of 500 operations for the worker, made by the writer's own group, in a fixed random order.
 
-Every frame is a group of its own. Every twentieth frame of a shard is a transaction's: staged adds, which ten frames
-later are prepared and committed (5 % of all operations).
+Every frame is a group of its own. Every twentieth frame of a shard has staged adds of a transaction, which is prepared
+and committed ten frames later (5 % of all operations).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from journal.wire.ids import make_id
 BODY_BYTES = 200
 FRAME_OPERATIONS = 500
 FLEETING_FRAMES = 10
-"""Nine adds in ten of the fleeting workload are deleted this many frames of their shard later, or a little more."""
+"""Frames of a shard after which nine of ten adds of the fleeting workload are deleted, or a few more."""
 
 RECORD_KIND = 45
 _UPDATE_KIND = 32
@@ -45,13 +45,13 @@ _STEADY_AFTER = 0.25
 
 
 def bodies(count: int = 1000) -> list[bytes]:
-    """Bodies that compress to about half, as JSON or text would."""
+    """Returns bodies that compress to about half, as JSON or text would."""
     source = random.Random(7)
     return [source.randbytes(BODY_BYTES // 2).hex().encode() for _ in range(count)]
 
 
 def message_bodies(count: int = 1000) -> list[bytes]:
-    """Messages with such bodies, of one address, each with a header."""
+    """Returns encoded messages with such bodies, of one address, each with a header."""
     return [
         encode_message(Message("flights.landed.EWR", body, properties={"tail": f"N{number}"}, timestamp=1))
         for number, body in enumerate(bodies(count))
@@ -64,7 +64,7 @@ class PrefilledFrame(NamedTuple):
 
 
 class _ShardOperations:
-    """What the next frame of one shard holds."""
+    """The operations of one shard's frames, frame by frame."""
 
     def __init__(self, shard: int, shards: int, seed: int, kind: int, data: list[bytes] | None) -> None:
         self._shard = shard
@@ -125,7 +125,7 @@ class _ShardOperations:
             self._live.append(record_id)
 
     def _steady(self, count: int, deletes: bool) -> Iterator[Append]:
-        """Half adds, a quarter updates of any live record, a quarter deletes of the oldest, once `deletes` began."""
+        """Gives half adds, a quarter updates, and a quarter deletes of the oldest records if `deletes` is set."""
         cycle = _STEADY if deletes else _FIRST_PART
         for _ in range(count):
             kind_of = cycle[self._turn % len(cycle)]
@@ -142,7 +142,7 @@ class _ShardOperations:
                 yield self._append(DELETE, record_id)
 
     def _fleet(self, count: int) -> Iterator[Append]:
-        """Deletes as soon as an add is old enough; else five adds and three updates in turn."""
+        """Gives a delete as soon as an add is old enough, and otherwise five adds and three updates in turn."""
         pending = self._fleeting
         for _ in range(count):
             if pending and pending[0][0] <= self._frame - FLEETING_FRAMES:
@@ -158,7 +158,7 @@ class _ShardOperations:
 
 
 def markers(shards: int) -> tuple[list[PrefilledFrame], FrameNumbers]:
-    """Epoch 1 in every shard."""
+    """Returns the markers of epoch 1, one for each shard."""
     group = Group(shards, Limits().frame_bytes_max)
     for shard in range(shards):
         group.put(shard, MARKER, 0, 0, bytes(16))
@@ -168,7 +168,7 @@ def markers(shards: int) -> tuple[list[PrefilledFrame], FrameNumbers]:
 def operation_frames(
     shards: int, operations: int, *, fleeting: bool, kind: int = RECORD_KIND, data: list[bytes] | None = None
 ) -> list[PrefilledFrame]:
-    """Frames that follow `markers`, the shards in turn. `kind` and `data` are those of adds."""
+    """Returns frames that follow `markers`, shard after shard in turn. `kind` and `data` are those of adds."""
     made: list[PrefilledFrame] = []
     numbers = FrameNumbers((1,) * shards, 1)
     sources = [_ShardOperations(shard, shards, shard, kind, data) for shard in range(shards)]
@@ -184,7 +184,7 @@ def operation_frames(
 
 
 def append_live(journal: BlockingJournal, records: int) -> None:
-    """Records through an active journal, every second one with an update; all committed when this returns."""
+    """Appends records through an active journal, every second one with an update, and waits until all are committed."""
     data = bodies()
     for sequence in range(1, records + 1):
         record_id = make_id(sequence, sequence % VIRTUAL_SHARDS)
@@ -195,7 +195,7 @@ def append_live(journal: BlockingJournal, records: int) -> None:
 
 
 def append_patiently(journal: BlockingJournal, append: Callable[[], Completion]) -> Completion:
-    """Append once the queue has room."""
+    """Appends, and waits for room in the queue if need be."""
     while True:
         try:
             return append()
@@ -209,7 +209,7 @@ def _sealed(group: Group, numbers: FrameNumbers) -> tuple[list[PrefilledFrame], 
 
 
 class Prefill:
-    """Writes frames in one transaction of the journal's id: nobody sees any of them before `commit`."""
+    """Writes frames in one transaction of the journal's id, so that nobody sees any of them before `commit`."""
 
     def __init__(self, settings: Settings) -> None:
         self._topic = wal_topic(settings.journal)
@@ -226,10 +226,10 @@ class Prefill:
         )
         self._producer.init_transactions(TIMEOUT_S)
         self.last: dict[int, int] = {}
-        """The WAL offset of the last frame of each shard."""
+        """WAL offset of the last frame of each shard."""
 
     def write(self, frames: Iterable[PrefilledFrame]) -> None:
-        """Everything is at the broker when this returns, and invisible."""
+        """Writes frames; when it returns they are at the broker, and invisible."""
         self._producer.begin_transaction()
         for frame in frames:
             produce_patiently(
@@ -241,7 +241,7 @@ class Prefill:
         self._producer.flush(TIMEOUT_S)
 
     def commit(self) -> float:
-        """The time at which it was asked for."""
+        """Commits the transaction; returns the time of the call."""
         began = time.perf_counter()
         self._producer.commit_transaction(TIMEOUT_S)
         return began
@@ -256,7 +256,7 @@ class Prefill:
 
 
 def produce_patiently(producer: Producer, produce: Callable[[], None]) -> None:
-    """Produce once the queue of librdkafka has room."""
+    """Produces, and waits for room in librdkafka's queue if need be."""
     while True:
         try:
             produce()
