@@ -26,13 +26,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from journal import errors
-from journal.config import load_settings
-from journal.journal import BlockingJournal
-from journal.local.journal import LocalJournal
-from journal.store.model import Message, QueueConfig
-from journal.store.store import MessageStore
-from loaders.queues import QueueLoader
+from journal import BlockingJournal, LocalJournal, Message, MessageStore, QueueConfig, errors, load_settings
+from loaders import QueueLoader
 
 Answer = tuple[str, Awaitable[object] | None]  # what is said, once that is durable
 

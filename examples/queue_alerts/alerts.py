@@ -22,13 +22,9 @@ import struct
 import sys
 from collections.abc import Iterator
 
-from journal.config import load_settings
-from journal.errors import JournalError
-from journal.store.records import decode_queue, message_facts
-from journal.v1.store_pb2 import MESSAGE, QUEUE
-from loaders.queues import QueueLoader, living_references
-from streams.agents.changes import Changes, LiveRecord, RecordChange
-from streams.apps.factory import JournalApp, make_app, run_app
+from journal import decode_queue, errors, load_settings, message_facts, store_pb2
+from loaders import QueueLoader, living_references
+from streams import Changes, JournalApp, LiveRecord, RecordChange, make_app, run_app
 
 QUEUE_KEY = struct.Struct(">cq")
 WAITING_KEY = struct.Struct(">cqqq")
@@ -36,7 +32,7 @@ WAITING_KEY = struct.Struct(">cqqq")
 
 def waiting_keys(record: LiveRecord | None) -> list[bytes]:
     """Where a message waits, as keys of the state; nowhere if it is none, or does not say since when."""
-    if record is None or record.kind != MESSAGE:
+    if record is None or record.kind != store_pb2.MESSAGE:
         return []
     facts = message_facts(record.data)
     references = living_references(record.updates, facts.due)
@@ -52,7 +48,7 @@ def note(change: RecordChange, changes: Changes) -> None:
     for key in waiting_keys(change.new):
         state.put(key, b"")
     record = change.new or change.old
-    if record is not None and record.kind == QUEUE:
+    if record is not None and record.kind == store_pb2.QUEUE:
         state.delete(QUEUE_KEY.pack(b"n", change.id))
         if change.new is not None:
             state.put(QUEUE_KEY.pack(b"n", change.id), decode_queue(record.data).name.encode())
@@ -105,7 +101,7 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     try:
         run_app(make_alerts(given.to, given.after, given.look_every, web_port=given.port))
-    except JournalError as error:
+    except errors.JournalError as error:
         logging.error("%s", error)
         return 1
     return 0

@@ -57,3 +57,11 @@ def test_an_installed_wheel_gives_a_command_that_works(installed: Path, bootstra
         (record,) = map(json.loads, command("dump", "--now").splitlines())
         assert record == {"type": "record", "id": 1, "kind": 7, "data": "aGVsbG8=", "updates": []}
         assert worker.terminate() == 0
+
+
+def test_an_installed_wheel_imports_its_public_names_without_spark_or_faust(installed: Path, tmp_path: Path) -> None:
+    program = (
+        "import importlib.util, sys; from journal import Journal, MessageStore; from loaders import Node, QueueLoader; "
+        "print(importlib.util.find_spec('pyspark'), 'faust' in sys.modules)"
+    )
+    assert run(installed.with_name("python"), "-c", program, cwd=tmp_path) == "None False\n"

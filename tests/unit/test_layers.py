@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 LAYERS: Sequence[Sequence[str]] = (
-    ("journal.errors", "journal.words", "journal.limits", "journal.v1", "journal.process"),
+    ("journal.errors", "journal.words", "journal.limits", "journal.lazy_names", "journal.v1", "journal.process"),
     ("journal.wire", "journal.verify", "journal.embedded", "journal.settings"),
     ("journal.fold", "journal.kafka"),
     ("journal.append", "journal.topics", "journal.disk"),
@@ -83,8 +83,10 @@ def circle(imports: Sequence[Import], *, rooms: bool) -> str:
 
 
 def ours() -> list[Import]:
+    """All imports but those of the public names in `journal` itself, which stand above everything."""
     known = modules()
-    found = (each for module, file in known.items() for each in imports_of(module, file.read_text(), known))
+    inside = {module: file for module, file in known.items() if module != "journal"}
+    found = (each for module, file in inside.items() for each in imports_of(module, file.read_text(), known))
     return [each for each in found if each[2] in known and each[2] != each[0]]
 
 
