@@ -97,9 +97,18 @@ def _row(comparison: Comparison) -> list[str]:
     return [name, f"{ours:,}", f"{limit:,}", unit, str(ratio), f"{spread} %", str(comparison.target)]
 
 
+INTRODUCTION = """\
+Each row compares the journal ("ours") with a limit: the same work as a competent user would do it without the
+journal. Both are medians of rounds that ran in turn on one machine. The ratio is the median of the rounds' ratios,
+and a larger one is better: for times it is the limit's over ours. The spread is the difference of the largest and the
+smallest ratio, in percent of the median, and the target is the ratio that is wanted. The tables after the first one
+have, for each bench, the machine and figures that stand alone. The first lines of `bench/NAME.py` say what a bench
+compares; `python -m bench NAME` measures it again."""
+
+
 def as_markdown(documents: Sequence[dict[str, Any]]) -> str:
     """Returns a page with the results of all benches, for people."""
-    lines = ["# Results of `make bench`", ""]
+    lines = ["# Results of `make bench`", "", INTRODUCTION, ""]
     lines += ["| comparison | ours | limit | unit | ratio | spread | target |", "|---|---|---|---|---|---|---|"]
     lines += ["| " + " | ".join(row) + " |" for document in documents for row in document["comparisons"]]
     for document in documents:
