@@ -1,7 +1,8 @@
-"""Addresses, queues and bindings of a load, told in any order, and again as they change.
+"""Addresses, queues and bindings of a load, told in any order, and told again as they change.
 
-What can be listed is so at once. What is in the way of another for the moment (a queue told before its address, a name
-that a queue has of which nobody said yet that it is gone) waits for `complete`, which raises if it still is.
+What can be listed is listed at once. What conflicts with something else for the moment waits for `complete`, which
+raises if it still conflicts: a queue that is told before its address, or a name whose old queue is not yet told to be
+gone.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from journal.store.model import QueueConfig
 from journal.store.queues.state import QueueState
 
 Binding = tuple[int, str, str]
-"""The queue's record id, key and filter."""
+"""A binding: the queue's record id, the key and the filter."""
 
 
 class Declared:
-    """By record id, as last told."""
+    """Addresses, queues and bindings by record id, as they were last told."""
 
     def __init__(self, state: QueueState) -> None:
         self._state = state
@@ -25,7 +26,7 @@ class Declared:
         self._unlisted: set[int] = set()
         """Addresses and queues that wait for `complete`."""
         self._leaving: set[str] = set()
-        """Names of addresses that are gone, and still have queues."""
+        """Names of addresses that are gone but still have queues."""
 
     # ---- told ------------------------------------------------------------------------------------------------------
 
@@ -41,7 +42,7 @@ class Declared:
             self._unlisted.add(record_id)
 
     def queue(self, record_id: int, config: QueueConfig) -> None:
-        """Raises StateError for one that was forgotten."""
+        """The queue of a record id. Raises StateError for a queue that was forgotten."""
         if self._queues.get(record_id) == config:
             return
         self._state.require_not_destroyed(record_id)
@@ -58,7 +59,7 @@ class Declared:
     # ---- gone ------------------------------------------------------------------------------------------------------
 
     def forget_address(self, record_id: int) -> None:
-        """If it was told."""
+        """Forget an address, whether it was told or not."""
         told = self._addresses.pop(record_id, None)
         if told is None or self._was_unlisted(record_id):
             return
@@ -69,7 +70,7 @@ class Declared:
             self._leaving.add(name)
 
     def forget_queue(self, record_id: int) -> None:
-        """With all that it has, whether it was told or not: what comes to it later is not looked at."""
+        """Forget a queue and all that it has, whether it was told or not. What is told of it later is ignored."""
         self._unlist(record_id)
         self._state.unload_queue(record_id)
 
@@ -90,7 +91,7 @@ class Declared:
     # ---- everything was told ---------------------------------------------------------------------------------------
 
     def complete(self) -> None:
-        """List what waits. Raises StoreError for what cannot be."""
+        """List everything that waits. Raises StoreError for what cannot be listed."""
         state = self._state
         if self._leaving:
             for entry in [entry for entry in state.queues() if entry.config.address in self._leaving]:
@@ -109,7 +110,7 @@ class Declared:
         self._unlisted.clear()
 
     def bind(self) -> list[int]:
-        """Give queues their bindings, after `complete`; the bindings of queues that are not there."""
+        """Give the queues their bindings, after `complete`. Returns the bindings whose queues do not exist."""
         state = self._state
         orphans: list[int] = []
         for record_id, binding in sorted(self._bindings.items()):

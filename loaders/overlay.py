@@ -1,4 +1,4 @@
-"""Rows of a snapshot with changes laid over them: what a read-only load folds the WAL's newest frames into."""
+"""Rows of a snapshot with changes laid over them. A read-only load folds the WAL's newest frames into it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from journal.fold.rows import Base, Change
 
 
 class Overlay:
-    """A `Base` of its own: `base` as changed by `changes`, the last of a key winning. Kept in memory."""
+    """The rows of `base` as changed by `changes`; the last change of a key wins. The changes are kept in memory."""
 
     def __init__(self, base: Base, changes: Iterable[Change]) -> None:
         self._base = base
@@ -22,7 +22,7 @@ class Overlay:
         return self._base.get(key)
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Rows in key order: a merge of two sorted runs."""
+        """The rows in key order: two sorted runs, merged."""
         place = bisect_left(self._keys, prefix)
         keys = self._keys
         for key, value in self._base.scan(prefix):

@@ -1,10 +1,10 @@
-"""QueueLoader: a message store's state, rebuilt from what a load tells, and kept as records change
+"""QueueLoader rebuilds a message store's state from what a load tells, and keeps it up to date as records change
 (`journal.load.loading.FollowingLoader`).
 
-A load's records come in order of ids, so addresses and queues mostly before their messages; what follows comes in no
-order. A message's updates say which of its references live. Transactions in doubt are laid over the state last: what
-they acknowledge is locked, what they add is on its way. Memory while loading is that of the state afterwards; with an
-index that is bounded.
+The records of a load come in order of their ids, so most addresses and queues come before their messages; later changes
+come in any order. A message's updates say which of its references are live. Transactions in doubt are laid over the
+state last: what they acknowledge is locked, and what they add is on its way. Loading takes as much memory as the state
+needs afterwards; an index bounds it.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ from loaders.declared import Declared
 
 
 class QueueLoader:
-    """Fills a `LoadedStore`; `loaded` is whole after `complete`. A new one for every load.
+    """Fills a `LoadedStore`; `loaded` is whole after `complete`. Every load needs a new QueueLoader.
 
-    A `FollowingLoader`: what is told of a record after the load costs what is new of it, and `complete` costs queues,
-    bindings, transactions in doubt and what nothing refers to, however many messages there are.
+    As a `FollowingLoader`, it does work only for what is new of a changed record. `complete` does work for queues,
+    bindings, transactions in doubt and messages without references, however many messages there are.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class QueueLoader:
         queue_references_in_memory_max: int = QUEUE_REFERENCES_IN_MEMORY_MAX,
         index: ReferenceIndex | None = None,
     ) -> None:
-        """As `QueueState`."""
+        """The arguments are those of `QueueState`."""
         self._state = QueueState(
             references_in_memory_max=references_in_memory_max,
             queue_references_in_memory_max=queue_references_in_memory_max,
@@ -66,7 +66,7 @@ class QueueLoader:
         self._declared = Declared(self._state)
         self._outcomes: dict[int, bytes] = {}
         self._kinds: dict[int, int] = {}
-        """Of records that are neither messages nor their chunks."""
+        """The kinds of records that are neither messages nor their chunks."""
         self._following = False
 
     def begin(self, marks: Mapping[int, Mark]) -> None: ...
@@ -82,7 +82,7 @@ class QueueLoader:
             self._other(record_id, kind, data, updates)
 
     def _other(self, record_id: int, kind: int, data: bytes, updates: Sequence[LoadedUpdate]) -> None:
-        """A record that is no message. Of a chunk its message says all."""
+        """Take a record that is no message. A chunk needs nothing, as its message says everything."""
         if kind == ADDRESS:
             self._declared.address(record_id, *decode_address(data))
             self._window(record_id, updates)
@@ -112,8 +112,8 @@ class QueueLoader:
     def changed(
         self, record_id: int, kind: int, data: bytes, updates: Sequence[LoadedUpdate], position: tuple[int, int, int]
     ) -> None:
-        """Raises StateError for a queue that is back with the id of one that was destroyed: load anew. Hot path:
-        messages."""
+        """Take a record that has changed. Raises StateError for a queue that is back with the id of a destroyed one:
+        the state must be loaded anew. Hot path: messages."""
         self._follow()
         known = self._kinds.get(record_id)
         if known is not None and known != kind:
@@ -153,7 +153,7 @@ class QueueLoader:
         self.loaded.prepared.append(LoadedPrepared(tx, data, operations))
 
     def complete(self, counts: LoadCounts) -> None:
-        """Raises RowError for addresses, queues and transactions that do not fit each other."""
+        """Complete the state. Raises RowError for addresses, queues and transactions that do not fit each other."""
         try:
             self._declared.complete()
         except StoreError as error:
@@ -168,7 +168,7 @@ class QueueLoader:
         self.loaded.outcomes += [LoadedOutcome(*outcome) for outcome in sorted(self._outcomes.items())]
 
     def _collect(self, messages: Iterable[int]) -> None:
-        """Note messages that nothing refers to, with their chunks, and forget them."""
+        """Note and forget the messages that have no reference, with their chunks."""
         loaded, state = self.loaded, self._state
         for message_id in messages:
             loaded.orphans.append((message_id, *state.message(message_id).chunks))
@@ -178,7 +178,8 @@ class QueueLoader:
     # ---- transactions in doubt -------------------------------------------------------------------------------------
 
     def _lay_over(self, prepared: LoadedPrepared) -> None:
-        """What a transaction in doubt stores is known, what it routes arrives, what it acknowledges is locked."""
+        """Lay a transaction in doubt over the state: it adds messages, routes references, and locks what it
+        acknowledges."""
         state = self._state
         rescheduled = {
             (op.id, op.subject): decode_reference(op.data).due
@@ -197,9 +198,9 @@ class QueueLoader:
 
 
 def living_references(updates: Sequence[LoadedUpdate], due: int) -> list[LoadedReference]:
-    """What a message's updates, in order, leave of its references; `due` is the message's own.
+    """The references of a message that its updates, in their order, leave; `due` is the message's own.
 
-    An acknowledged reference may be routed again: that begins a new one. Hot path: a route and no more.
+    A reference that was acknowledged may be routed again, which begins a new one. Hot path: one route and nothing else.
     """
     if len(updates) == 1 and updates[0].kind == ROUTE:
         _, _, _, queue, position = updates[0]

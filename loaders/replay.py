@@ -30,10 +30,10 @@ from journal.wire.ids import SHARD_MASK, make_id, sequence_of
 from loaders.replay_state import Progress, ReplaySource, ReplayTarget, Selected
 
 _BLOCK = 4096
-"""Sequences that are remapped together."""
+"""Number of sequences that are remapped together."""
 _ISSUED_AT_ONCE = 100_000
 _IN_FLIGHT_MAX = 16
-"""Groups that are not waited for yet."""
+"""Most groups that are appended and not yet complete."""
 _TYPES: Mapping[str, OperationType.ValueType] = {"ADD": ADD, "UPDATE": UPDATE, "DELETE": DELETE}
 _OF_A_QUEUE = (UpdateKind.ROUTE, UpdateKind.REFERENCE, UpdateKind.ACKNOWLEDGE)
 
@@ -44,17 +44,21 @@ class ReplayResult:
 
     operations: int = 0
     left_out: int = 0
-    """Updates and deletes of records that the target does not have (any more)."""
+    """Updates and deletes of records that the target does not have, or no longer has."""
     in_doubt: list[int] = field(default_factory=list)
-    """Transactions that were prepared now."""
+    """Transactions that this run prepared."""
     groups: int = 0
-    """Of the source, or parts of them."""
+    """Groups of the source, or parts of them."""
     before: int = 0
     """Operations that earlier runs replayed."""
 
 
 class Replaying:
-    """One run of a replay. `journal` is active, and `target` was its loader; nobody else appends meanwhile."""
+    """One run of a replay. `journal` is active, `target` was its loader, and nobody else appends meanwhile.
+
+    It has many attributes because one pass carries all of them from group to group: the two journals and their limits,
+    the batch that waits with its size, and what the next group must say of ids and transactions.
+    """
 
     def __init__(
         self,
@@ -67,7 +71,7 @@ class Replaying:
         now_ms: Callable[[], float],
         told: Callable[[int], None] = lambda _operations: None,
     ) -> None:
-        """`told` is called with the operations of this run so far behind each append."""
+        """`told` is called after each append with the number of operations that this run has appended so far."""
         self._journal = journal
         self._limits = limits
         self._source = source
@@ -75,32 +79,32 @@ class Replaying:
         self._operator = operator
         self._now_ms = now_ms
         self._told = told
-        # half of what a group takes is left for its progress
+        # the other half of a group's size is left for its progress
         self._at_once = min(limits.transaction_buffer_operations_max, limits.queue_operations_max // 2)
         self._bytes_at_once = min(limits.transaction_buffer_bytes_max, limits.queue_bytes_max // 2)
         self.progress = Progress(source, target)
         self.result = ReplayResult(before=self.progress.operations)
         self._home = min(source.ends)
-        """The shard whose record has what is not of one shard."""
+        """The shard whose progress record holds what belongs to no single shard."""
         self._first = not self.progress.known
         self._batch: list[PlainOperation] = []
         self._batch_bytes = 0
         self._beside: list[PlainOperation] = []
-        """What the next group has to say of ids and transactions."""
+        """What the next group must also write about ids and transactions."""
         self._moved: set[int] = set()
         self._in_flight: deque[Completion] = deque()
 
     def run(self, operations: Iterable[Selected]) -> ReplayResult:
-        """Append `operations`, which lie behind `progress`; everything is committed when this returns.
+        """Append `operations`, which begin after `progress`. Everything is committed when this returns.
 
-        Raises RecordExistsError for a record that the target has of its own, LockedError where a transaction in doubt
-        there holds one; what came before stays, and the next run goes on with what was refused.
+        Raises RecordExistsError for a record that the target has of its own, and LockedError if a transaction in doubt
+        there holds one. What was appended before stays, and the next run begins with the operation that was refused.
         """
         if not self._source.remapped:
             self._issue_like_source()
         for (group, in_doubt, tx), rows in groupby(operations, key=_unit):
             if in_doubt:
-                # what is kept was prepared before: how the source settles it later is told by this
+                # the target has prepared it before; how the source settles it later is replayed by this
                 self._end()
                 self._prepare(tx, rows)
             else:
@@ -112,13 +116,13 @@ class Replaying:
     # ---- what took effect ----------------------------------------------------------------------------------------
 
     def _take_group(self, group: int, rows: list[Selected]) -> None:
-        """One group of the source, behind what waits to be appended or, if that grows too large, after it."""
+        """Add one group of the source to the batch, or append the batch first if it would grow too large."""
         found = [(row, self._accepted(row)) for row in rows]
         operations = [operation for _, operation in found if operation is not None]
         size = sum(map(_size, operations))
         if len(self._batch) + len(operations) > self._at_once or self._batch_bytes + size > self._bytes_at_once:
             self._flush()
-        # only now: what was flushed had the progress of what came before
+        # only now, as the flushed batch had the progress of the groups before this one
         for row, operation in found:
             self._count(row, replayed=operation is not None)
             self._move(row.shard, row.offset, group)
@@ -131,7 +135,7 @@ class Replaying:
         self._batch_bytes += size
 
     def _accepted(self, row: Selected) -> PlainOperation | None:
-        """As the target is to have it; None for an operation on a record that it has not."""
+        """The operation as the target will have it; None for an operation on a record that the target does not have."""
         type_, record_id, live = _TYPES[row.type], self._id(row.id), self._target.live
         if type_ == ADD:
             if record_id in live:
@@ -147,8 +151,8 @@ class Replaying:
         return self._operation(row, type_, record_id)
 
     def _is_there(self, record_id: int, tx: int = 0) -> bool:
-        """Whether the target has a record, or will have it by `tx`. Raises LockedError for one that waits for another
-        transaction: as long as that is in doubt, nobody knows."""
+        """Whether the target has a record, or will have it once `tx` commits. Raises LockedError for a record that
+        another transaction in doubt adds, as nobody knows yet."""
         if record_id in self._target.live:
             return True
         adding = self._target.added_in_doubt.get(record_id)
@@ -166,13 +170,14 @@ class Replaying:
             self.result.left_out += 1
 
     def _flush(self) -> None:
-        """Append what waits, with its progress, as parts of one group."""
+        """Append the batch and its progress, as parts of one group."""
         if self._batch or self._moved or self._beside:
             self._append(self._head() + self._batch + self._tail())
             self._batch, self._batch_bytes = [], 0
 
     def _flush_large(self, operations: list[PlainOperation]) -> None:
-        """A group of the source that settled more than a group takes: a transaction, its progress in its commit's."""
+        """Append a group of the source that is too large for one group, as a transaction whose commit holds the
+        progress."""
         tx = self._journal.begin()
         try:
             for operation in operations:
@@ -196,7 +201,7 @@ class Replaying:
     # ---- what is in doubt ----------------------------------------------------------------------------------------
 
     def _prepare(self, tx: int, rows: Iterable[Selected]) -> None:
-        """Put a transaction in doubt, under its own number. It may be so already: by a replay with another filter."""
+        """Put a transaction in doubt under its own number. A replay with another filter may have done so already."""
         data, operations = b"", []
         for row in rows:
             if row.type == "PREPARE":
@@ -211,7 +216,7 @@ class Replaying:
             for operation in staged:
                 self._journal.append_all([operation], tx=tx)
             self.result.operations += len(staged)
-            self._flush()  # blocks of ids have to be known before what uses them
+            self._flush()  # blocks of ids must be known before the operations that use them
             self._sent(self._journal.prepare(tx, data, then=(kept,)))
         elif there.data != data:
             raise TransactionPreparedError(f"the target has a transaction {tx} of its own in doubt: settle it first")
@@ -226,8 +231,8 @@ class Replaying:
         self.result.in_doubt.append(tx)
 
     def _staged(self, tx: int, rows: Iterable[Selected]) -> list[PlainOperation]:
-        """The operations of a transaction in doubt as the target is to have them, without those on records that it has
-        not."""
+        """The operations of a transaction in doubt as the target will have them, without those on records that the
+        target does not have."""
         added, gone, found = BitMap64(), BitMap64(), list[PlainOperation]()
         for row in rows:
             record_id, type_ = self._id(row.id), _TYPES[row.type]
@@ -247,14 +252,14 @@ class Replaying:
         self._moved.add(shard)
 
     def _end(self) -> None:
-        """Everything was looked at, also where nothing was selected."""
+        """Write the final progress: everything was looked at, also in shards where nothing was selected."""
         for shard, end in self._source.ends.items():
             if self.progress.shards[shard].offset < end:
                 self._move(shard, end, 0)
         self._flush()
 
     def _head(self) -> list[PlainOperation]:
-        """What has to be there before the operations: the replay's records, once; blocks of ids."""
+        """What must precede the operations: the replay's own records, once, and blocks of ids."""
         source, found = self._source, list[PlainOperation]()
         if self._first:
             self._first = False
@@ -284,7 +289,7 @@ class Replaying:
         ).SerializeToString()
 
     def _tail(self) -> list[PlainOperation]:
-        """How far it is with this group."""
+        """The progress after this group."""
         found: list[PlainOperation] = []
         for shard in sorted(self._moved):
             progress = self.progress.shards[shard]
@@ -297,12 +302,13 @@ class Replaying:
     # ---- ids -----------------------------------------------------------------------------------------------------
 
     def _issue_like_source(self) -> None:
-        """Have the target issue no id that the source has issued: a record may come with it."""
+        """Keep the target from issuing an id that the source has issued, as a record may come with it."""
         while (left := self._source.issued - sequence_of(self._journal.new_id())) > 0:
             self._journal.new_ids([0] * min(left, _ISSUED_AT_ONCE))
 
     def _id(self, source_id: int) -> int:
-        """In the target: the same, or one that it issued, in the same virtual shard and for good."""
+        """The record's id in the target: the same one, or one that the target issued in the same virtual shard. It
+        stays the same for good."""
         if not self._source.remapped:
             return source_id
         block, place = divmod(sequence_of(source_id), _BLOCK)
@@ -324,7 +330,7 @@ class Replaying:
         return type_, record_id, row.kind, data, row.replaceable, subject
 
     def _remapped(self, kind: int, data: bytes, record_id: int) -> bytes:
-        """A store's record with the ids in it remapped."""
+        """A message store's record with the ids in it remapped."""
         try:
             if kind == RecordKind.BINDING:
                 binding = Binding.FromString(data)
@@ -346,7 +352,7 @@ class Replaying:
 
 
 def _unit(row: Selected) -> tuple[int, bool, int]:
-    """What is replayed whole: a group, or a transaction in doubt."""
+    """The key of what is replayed whole: a group, or a transaction in doubt."""
     return row.group, row.in_doubt, row.tx if row.in_doubt else 0
 
 

@@ -1,6 +1,6 @@
-"""What a replay is of, and how far it is in its target: what the target's load tells of it.
+"""What a replay takes from where, and how far it is in its target, as the target's load tells.
 
-Progress is a record of the target per (source, archive, filter, shard), of kind REPLAY (docs/FORMAT.md).
+Progress is a record of the target, of kind REPLAY, for each source, archive, filter and shard (docs/FORMAT.md).
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from journal.wire.ids import make_id
 
 
 class Selected(NamedTuple):
-    """An operation of the source that is to be replayed, in the order of groups; what is in doubt comes last."""
+    """An operation of the source to replay. Operations come in the order of their groups; what is in doubt
+    comes last."""
 
     group: int
     shard: int
@@ -42,23 +43,24 @@ class Selected(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReplaySource:
-    """What is replayed, of which archive."""
+    """The journal and the archive to replay, and the filter."""
 
     uuid: bytes
     journal: str
     archive: bytes
     path: str
     filter: bytes
-    """Its digest."""
+    """The filter's digest."""
     filtered: str
-    """In words."""
+    """The filter in words."""
     ends: Mapping[int, int]
-    """Per shard the last offset that this replay has looked at."""
+    """For each shard, the last offset that this replay looks at."""
     issued: int
     remapped: bool
 
     def record_id(self, shard: int) -> int:
-        """Of the target's record for a shard: far above what a journal issues, the same in every run."""
+        """The id of the target's progress record for a shard. It is far above those that a journal issues, and the same
+        in every run."""
         told = hashlib.sha256(self.uuid + self.archive + self.filter + struct.pack(">I", shard)).digest()
         return make_id(SEQUENCE_MAX // 2 + int.from_bytes(told[:8], "big") % (SEQUENCE_MAX // 2), shard)
 
@@ -68,11 +70,11 @@ class InDoubt(NamedTuple):
 
     data: bytes
     operations: Counter[PlainOperation]
-    """How often it has each."""
+    """How often the transaction has each operation."""
 
 
 class ReplayTarget:
-    """A loader that keeps what a replay must know of its target: which records there are, what is in doubt, and earlier
+    """A loader that keeps what a replay must know of its target: which records exist, what is in doubt, and earlier
     replays."""
 
     def __init__(self) -> None:
@@ -80,7 +82,7 @@ class ReplayTarget:
         self.replays: dict[int, Sequence[LoadedUpdate]] = {}
         self.in_doubt: dict[int, InDoubt] = {}
         self.added_in_doubt: dict[int, int] = {}
-        """By record the transaction that adds it, once it is committed."""
+        """For each record that a transaction in doubt adds, that transaction."""
 
     def begin(self, marks: Mapping[int, Mark]) -> None: ...
 
@@ -102,13 +104,13 @@ class ReplayTarget:
 
 
 class Progress:
-    """How far a replay is in a target, as the target's load told it."""
+    """How far a replay is in its target, as the target's load told."""
 
     def __init__(self, source: ReplaySource, target: ReplayTarget) -> None:
         self.known = source.record_id(min(source.ends)) in target.replays
         self.shards = {shard: ReplayProgress(offset=-1) for shard in source.ends}
         self.blocks: dict[int, int] = {}
-        """The first sequence that each block of the source's became."""
+        """For each block of the source's sequences, the first sequence that it became."""
         self.kept: set[int] = set()
         for shard in source.ends:
             for update in target.replays.get(source.record_id(shard), ()):
@@ -116,7 +118,7 @@ class Progress:
 
     @property
     def reached(self) -> dict[int, int]:
-        """Per shard the offset of the source up to which everything is replayed, -1 for nothing."""
+        """For each shard, the source's offset up to which everything is replayed; -1 for nothing."""
         return {shard: progress.offset for shard, progress in self.shards.items()}
 
     @property
@@ -136,6 +138,6 @@ class Progress:
 
 
 def require_other_journal(source: ReplaySource, target: bytes) -> None:
-    """Raises ConfigError for a target that is the source itself."""
+    """Raises ConfigError if the target is the source itself."""
     if source.uuid == target:
         raise ConfigError(f"{source.path} is the archive of the target itself: replay into another journal")

@@ -1,13 +1,13 @@
-"""The read-only load: the journal's state without a worker, an epoch, or anybody noticing.
+"""The read-only load: it reads the journal's state without a worker and without an epoch, and nobody notices it.
 
-A snapshot of the tables stands at one mark a shard, and marks of different shards are of different groups. So the WAL's
-committed frames are folded over it, with the engine, up to one group: the highest that any mark shows, or (`now`) the
-highest in the WAL. A group's frames become visible shard by shard, so each shard is read to a high watermark that was
-asked for after that group had been seen.
+A snapshot of the tables stands at one mark for each shard, and the marks belong to different groups. So the WAL's
+committed frames are folded over it, with the engine, up to one group: the highest that any mark shows or, with `now`,
+the highest in the WAL. A group's frames become visible shard by shard, so each shard is read to a high watermark that
+was asked for after that group had been seen.
 
-Who only reads cannot prove that the leader that answered was not deposed (docs/ARCHITECTURE.md, "What proves a read"):
-what such a leader lacks is missing from the load. What can be seen of it is an error with `now`; without, the load
-gives what the tables have, also of a journal whose WAL has lost its end.
+A reader cannot prove that the leader which answered was not deposed (docs/ARCHITECTURE.md, "What proves a read"): what
+such a leader lacks is missing from the load. With `now`, what can be seen of this is an error. Without, the load gives
+what the tables have, also for a journal whose WAL has lost its end.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ from journal.wal.reading import WalReader
 from loaders.overlay import Overlay
 
 OVERLAY_BYTES_MAX = 512 * 1024 * 1024
-"""WAL bytes that a read-only load folds in memory; further behind, a worker has to catch up first."""
+"""Bytes of the WAL that a read-only load folds in memory. If the tables are further behind, a worker must catch up
+first."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotState:
-    """A consistent state: rows, and the marks they are the fold of."""
+    """A consistent state: the rows, and the marks whose fold they are."""
 
     base: Overlay
     marks: Mapping[int, Mark]
@@ -45,13 +46,13 @@ class SnapshotState:
     replica: Replica
 
     def tell(self, loader: Loader) -> LoadCounts:
-        """Raises what the loader raises, LocalDamageError if the copy is not what its marks say, and CountError if the
-        table is not."""
+        """Tell the loader everything. Raises what the loader raises, LocalDamageError if the copy is not what its marks
+        say, and CountError if the table is not."""
         with self.replica.counting():
             return load(self.base, self.marks, loader)
 
     def close(self) -> None:
-        """Let go of the store's snapshot: before, the store cannot be closed for good."""
+        """Release the store's snapshot. The store cannot be closed for good before this."""
         self.snapshot.close()
 
 
@@ -100,7 +101,7 @@ def _fold_wal(
     now: bool,
     timeout_s: float,
 ) -> int:
-    """Fold the WAL behind the marks up to a group in every shard; which one."""
+    """Fold the WAL after the marks up to one group in every shard; returns that group."""
     marks = {shard: fold.mark for shard, fold in folds.items()}
     wal = WalReader(kafka, settings.journal, identity.journal, identity.shards, clock)
     try:
@@ -121,7 +122,8 @@ def _fold_wal(
 
 
 def _require_one_epoch(journal: str, folds: Mapping[int, Fold]) -> None:
-    """Raises StaleReadError: an activation writes a marker to every shard, all in one group."""
+    """Raises StaleReadError if the shards end in different epochs: an activation writes its markers to all shards in
+    one group."""
     newest = max(fold.mark.epoch for fold in folds.values())
     for shard, fold in folds.items():
         if fold.mark.epoch < newest:
@@ -136,7 +138,7 @@ def _stale(journal: str, shard: int, why: str) -> StaleReadError:
 
 
 def _highest_group(wal: WalReader, marks: Mapping[int, Mark], timeout_s: float) -> int:
-    """The highest group that is committed somewhere, as of now."""
+    """The highest group that is committed in any shard now."""
     highest = 0
     for shard, end in wal.high_watermarks(marks, timeout_s).items():
         highest = max(highest, wal.tail_until(shard, end, timeout_s).group)
@@ -144,7 +146,7 @@ def _highest_group(wal: WalReader, marks: Mapping[int, Mark], timeout_s: float) 
 
 
 def _fold_to(wal: WalReader, fold: Fold, journal: str, group: int, end: int, timeout_s: float, bytes_left: int) -> int:
-    """Fold a shard's frames behind its mark up to a group; how many bytes that were."""
+    """Fold one shard's frames after its mark up to a group; returns their bytes."""
     shard, start = fold.mark.shard, fold.mark.offset + 1
     first, _ = wal.bounds(shard, timeout_s)
     if first > start:

@@ -1,4 +1,4 @@
-"""The hand-over that was asked for at a node last: by its owner, or by the node itself for its own sake."""
+"""The hand-over that a node was last asked for in its own process: by its owner, or by the node itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from loaders.node.duty import Request
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """One such request: of which epoch, to whom, when, and whether somebody waits for it."""
+    """One request to hand over: the epoch it is meant for, the successor, when it came, and whether somebody waits for
+    it."""
 
     epoch: int
     to: str
@@ -20,29 +21,30 @@ class Asking:
 
 
 class Asked:
-    """Thread-safe."""
+    """The newest request of this process. Every method may be called from any thread."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._asking: Asking | None = None
         self.beginning = threading.Lock()
-        """Held while a hand-over begins: until then it can be withdrawn."""
+        """A hand-over begins while this lock is held. Until then its request can be withdrawn."""
         self.begun = 0
-        """The epoch of the last one that began."""
+        """The epoch of the last hand-over that has begun."""
 
     def ask(self, epoch: int, to: str, *, awaited: bool) -> Asking:
-        """Have the node of an epoch hand over to `to` (empty: to anybody). Who waits for it has to withdraw it."""
+        """Ask the active node of `epoch` to hand over to `to`, or to anybody if `to` is empty. A caller that waits must
+        withdraw its request afterwards."""
         asking = self._asking = Asking(epoch, to, self._clock(), awaited)
         return asking
 
     def withdraw(self, asking: Asking) -> None:
-        """If it has not begun when this returns, it does not any more."""
+        """Take a request back. Once this returns, the hand-over has begun or never will."""
         with self.beginning:
             if self._asking is asking:
                 self._asking = None
 
     def or_newer(self, other: Request | None) -> Request | None:
-        """The newer one of what was asked for here and `other`."""
+        """The newer of `other` and this process' own request."""
         asking = self._asking
         if asking is None:
             return other

@@ -1,8 +1,9 @@
-"""What a node does next, decided from what it knows. Pure: facts in, one action and its reason out.
+"""What a node does next, decided from what it knows. This module is pure: facts go in, one action and its reason come
+out.
 
-Whoever holds the duty (the nodes' group says who) sees that some node is active. It takes over when nobody is: the
-journal was never active, its node left, or the WAL has stood still for longer than an active node may be silent. None
-of this makes an activation safe, fencing does; it only keeps nodes from fencing each other for nothing.
+The nodes' group gives one member the duty to see that some node is active. That member takes over when no node is
+active: the journal was never active, its node has left, or the WAL has stood still for longer than an active node may
+be silent. Fencing makes an activation safe; these rules only keep nodes from fencing each other for nothing.
 """
 
 from __future__ import annotations
@@ -15,23 +16,23 @@ from typing import NamedTuple
 from loaders.node.liveness import LastActive
 
 ASK_AGAIN = 3
-"""A preferred node that was not heard asks again after so many hand-over time-outs."""
+"""A preferred node whose request got no answer asks again after this many hand-over time-outs."""
 
 
 class Act(Enum):
     """What a node may do in one turn."""
 
     WAIT = "wait"
-    JOIN = "join"  # the nodes' group
-    LEAVE = "leave"  # it
+    JOIN = "join"  # join the nodes' group
+    LEAVE = "leave"  # leave the nodes' group
     ACTIVATE = "activate"
-    ASK = "ask"  # the active node to hand over to this one
+    ASK = "ask"  # ask the active node to hand over to this one
     HAND_OVER = "hand over"
     STEP_DOWN = "step down"
 
 
 class Decision(NamedTuple):
-    """One action, why, and the successor of a hand-over."""
+    """One action, its reason, and the successor if the action is a hand-over."""
 
     act: Act
     reason: str = ""
@@ -39,13 +40,13 @@ class Decision(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A hand-over that somebody asked for: of which epoch, to whom (empty: anybody), and how long ago."""
+    """A request to hand over: the epoch it is meant for, the successor (empty: anybody), and its age."""
 
     epoch: int
     to: str
     age_s: float
     awaited: bool = False
-    """Whoever asked waits, and withdraws it when that has been too long; others are forgotten after a while."""
+    """Somebody waits for the hand-over and withdraws the request in the end. Any other request expires."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,22 +55,22 @@ class StandbyFacts:
 
     newest: LastActive | None
     still_s: float
-    """For how long the WAL is known to have stood still."""
+    """The time for which the WAL is known to have stood still."""
     member: bool = False
     granted: bool = False
     fit: bool = False
     built: bool = False
     """The local copy can be read."""
     rested: bool = True
-    """No activation of its own has failed just now."""
+    """None of this node's activations has failed just now."""
     others_fit: Sequence[str] = ()
     active_preferred: bool = False
     request: Request | None = None
     activating: str = ""
-    """Another node that says that it is activating, and is there: it may wait for workers, or load, for long, and
+    """Another running node that reports that it is activating. It may wait for workers, or load, for a long time, and
     writes nothing meanwhile."""
     may_ask: bool = True
-    """Nothing says that it had better leave the journal where it is (`loaders.node.resting`)."""
+    """This node may ask for the journal; `loaders.node.resting` says when it may not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,28 +80,28 @@ class ActiveFacts:
     epoch: int
     newest_epoch: int
     failure: str = ""
-    """What the journal met that ended it."""
+    """The error that ended the journal."""
     member: bool = True
     lapsed: bool = False
-    """Its membership ran out by its own clock."""
+    """The node's membership has run out by the node's own clock."""
     current: bool = True
-    """Its last commit began recently enough to hand anything out."""
+    """The node's last commit began recently enough to hand messages out."""
     others_fit: Sequence[str] = ()
     request: Request | None = None
 
 
 def nobody_fit(to: str) -> str:
-    """Why a hand-over to `to` (empty: to anybody) cannot be."""
+    """Why a hand-over to `to` (empty: to anybody) is impossible."""
     return f"{to} is not fit to take over" if to else "no standby is fit to take over"
 
 
 class Duty:
-    """The rules, for one node."""
+    """The rules for one node."""
 
     def __init__(
         self, name: str, *, silence_s: float, handover_s: float, lone_start_s: float, fail_back: bool = False
     ) -> None:
-        """`silence_s` is what an active node never lets pass without a commit, twice, if it did not say itself."""
+        """An active node that does not say its own limit commits at least twice in every `silence_s`."""
         self._name = name
         self._silence_s = silence_s
         self._handover_s = handover_s
@@ -110,9 +111,9 @@ class Duty:
     # ---- standby ---------------------------------------------------------------------------------------------------
 
     def standby(self, facts: StandbyFacts) -> Decision:
-        """A fit standby belongs to the group. One that is not leaves the duty to those that are, unless there is none,
-        or none of them takes over for `lone_start_s`. While its copy is being built it would only wait at its gate, and
-        one that becomes fit meanwhile for it."""
+        """What a standby does. A fit standby joins the group. An unfit one leaves the duty to the fit standbys, unless
+        there is none or none takes over for `lone_start_s`. Nor does it lead before its copy is built: it would block
+        its gate while a node that has become fit waits for it."""
         newest, able = facts.newest, facts.rested and facts.built
         if able and newest is not None and newest.released and newest.to == self._name:
             return Decision(Act.ACTIVATE, f"node {newest.node} handed over to this one")
@@ -130,7 +131,7 @@ class Duty:
         return Decision(Act.WAIT, vacancy)
 
     def _vacancy(self, facts: StandbyFacts) -> str:
-        """Why no node is active; empty while one may be."""
+        """Why no node is active; empty while one may be active."""
         newest = facts.newest
         if facts.activating:
             return ""
@@ -156,13 +157,14 @@ class Duty:
     # ---- active ----------------------------------------------------------------------------------------------------
 
     def active(self, facts: ActiveFacts) -> Decision:
-        """An active node steps down when it is none any more, and hands over when it is asked to and somebody can."""
+        """What an active node does. It steps down once it is no longer the active node, and hands over when it is asked
+        to and a standby is fit."""
         if facts.failure:
             return Decision(Act.STEP_DOWN, facts.failure)
         if facts.newest_epoch > facts.epoch:
             return Decision(Act.STEP_DOWN, f"epoch {facts.newest_epoch} has begun")
         if facts.lapsed and not facts.current:
-            # one of both alone is a group's coordinator that moved, or a commit that took long
+            # one alone is no reason: the group's coordinator may have moved, or a commit taken long
             return Decision(
                 Act.STEP_DOWN, "its membership lapsed and it could not commit: cut off from Kafka, or stopped"
             )

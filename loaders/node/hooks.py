@@ -1,7 +1,7 @@
-"""Commands that run when a node's role changes: to move an address, or to tell somebody.
+"""Commands that run when a node's role changes, to move an address or to tell somebody.
 
-They run one after the other, in order of the changes, beside the node: whether one fails, hangs or is missing decides
-nothing and is logged.
+They run one after another, in the order of the changes, in a thread of their own. A command that fails, hangs or is
+missing is logged and decides nothing.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class RoleHooks:
             self._thread.start()
 
     def changed(self, was: Role, role: Role, epoch: int, reason: str) -> None:
-        """Run the role's command, if it has one, soon. A standby's runs once, as soon as a node gives up being active:
-        what it moves, an address say, begins to be free before there is a successor."""
+        """Queue the command of the new role, if the role has one. A node that gives up being active runs the standby's
+        command at once, and only once, so that what it moves (an address, say) is free before a successor needs it."""
         if (was, role) == (Role.STOPPING, Role.STANDBY):
             return
         gives_up = (was, role) == (Role.ACTIVE, Role.STOPPING)
@@ -60,7 +60,7 @@ class RoleHooks:
             log.error("%d commands of role changes wait: %s is not run", _WAITING_MAX, shlex.join(command))
 
     def close(self) -> None:
-        """Wait for the commands of the changes so far, each within its time-out."""
+        """Wait for all queued commands, each within its time-out."""
         if not self._commands:
             return
         self._waiting.put(None)
@@ -74,12 +74,12 @@ class RoleHooks:
     def _call(self, command: list[str], environment: dict[str, str]) -> None:
         shown = shlex.join(command)
         try:
-            # what a hook says is no data of ours; a session of its own, which Ctrl-C does not reach, and which can be
-            # ended with all that the command has started
+            # the command's output goes to standard error, as ours is data. Ctrl-C does not reach its own session, which
+            # ends with everything that the command has started
             process = subprocess.Popen(
                 command, env=environment, stdin=subprocess.DEVNULL, stdout=sys.stderr, start_new_session=True
             )
-        except (OSError, ValueError) as error:  # the latter for what no environment can say
+        except (OSError, ValueError) as error:  # ValueError: a value that no environment can hold
             log.error("%s cannot be run: %s", shown, error)
             return
         try:
@@ -87,7 +87,7 @@ class RoleHooks:
         except subprocess.TimeoutExpired:
             try:
                 os.killpg(process.pid, signal.SIGKILL)
-            except OSError as error:  # it runs as another user: nobody waits for it
+            except OSError as error:  # the command runs as another user and is left alone
                 log.error("%s takes longer than %g s (hook_timeout_ms): %s", shown, self._timeout_s, error)
                 return
             process.wait()

@@ -1,9 +1,9 @@
-"""What a node's thread does: look at the others (`loaders.node.outlook`), decide (`loaders.node.duty`), act, report.
+"""What a node's thread does: it looks at the others (`loaders.node.outlook`), decides (`loaders.node.duty`), acts and
+reports.
 
-It activates a new `Journal` over the one local copy each time, so that whoever still holds the journal of an earlier
-epoch appends nothing through it. A node that was fenced, handed over or failed to activate is a standby again by
-itself. What makes all this safe is fencing alone (`journal.wal.fencing`): the group, the rows and the clocks are
-advice.
+Each activation opens a new `Journal` over the one local copy, so that a caller who still holds the journal of an
+earlier epoch can append nothing. A node that was fenced, handed over or failed to activate becomes a standby again by
+itself. Fencing alone makes all this safe (`journal.wal.fencing`): the group, the rows and the clocks are advice.
 """
 
 from __future__ import annotations
@@ -40,7 +40,13 @@ _SUCCESSOR_S = 3.0
 
 
 class NodeLife:
-    """One node from its start to its end. `run` is the node's thread; what is public besides is for others."""
+    """One node from its start to its end. `run` is the body of the node's thread; other threads call the other public
+    methods.
+
+    It has many attributes because every step of a life needs them: what the node was given (settings, surroundings,
+    copy, owner, hooks), the parts that decide (outlook, duty, resting), and what is true now (the active journal, the
+    membership, the next times to report and to join).
+    """
 
     def __init__(
         self,
@@ -90,7 +96,8 @@ class NodeLife:
             clock=self._clock,
         )
         self._decided_on = copy.fitness()
-        """How fit it was when it was last decided to activate: a copy that is lent is not."""
+        """The copy's fitness when the node last decided to activate. While the copy is lent to a journal, it is never
+        fit."""
         self._activating: BlockingJournal | None = None
         self._report_at = 0.0
         self._active: ActiveNode | None = None
@@ -99,15 +106,14 @@ class NodeLife:
         self._join_at = 0.0
 
     def end_activation(self) -> None:
-        """Once `stop` is set: an activation that is under way goes no further, whatever it waits for, and no state is
-        loaded any more."""
+        """End the activation under way, whatever it waits for, and load nothing more. `stop` must be set before."""
         self._copy.end_following()
         journal = self._activating
         if journal is not None:
             journal.end_activation()
 
     def fitness(self) -> Fitness:
-        """Whether it could take over."""
+        """Whether this node could take over."""
         return self._resting.told_of(self._copy.fitness())
 
     @property
@@ -117,7 +123,7 @@ class NodeLife:
         return newest.node if newest is not None and not newest.released else ""
 
     def run(self) -> None:
-        """Until `stop` is set."""
+        """Live until `stop` is set."""
         reason = "asked to stop"
         try:
             self._warn_of_namesake()
@@ -202,7 +208,7 @@ class NodeLife:
         self._membership = self._surroundings.join()
 
     def _leave_group(self, reason: str, *, wait: bool = True) -> None:
-        """Without `wait` it is left beside what this thread does next."""
+        """Leave the group. Without `wait`, the membership ends in the background."""
         membership, self._membership = self._membership, None
         if membership is None:
             return
@@ -257,7 +263,7 @@ class NodeLife:
         self._become(Role.ACTIVE, reason, report.epoch)
 
     def _show(self, step: str, done: int, total: int) -> None:
-        """Progress of an activation; a node that is to end activates no further, and others see that it goes on."""
+        """Show and report the progress of an activation. This raises if the node is to end."""
         if self._stop.is_set():
             raise ClosedError("the node is closing")
         if step == FENCE_STEP:
@@ -267,8 +273,8 @@ class NodeLife:
         self._owner.progress(step, done, total)
 
     def _require_vacancy(self) -> None:
-        """Kafka or the local copy may have been busy for long, or the process stopped: before this fences anybody, look
-        again who is active. Raises what that meets: who is not known to be gone is not fenced."""
+        """Look again for an active node before fencing one, if the last look is old: Kafka or the local copy may have
+        been busy, or the process stopped. If the look fails this raises, and nobody is fenced."""
         if self._outlook.rows_are_recent:
             return
         self._outlook.catch_up()
@@ -277,7 +283,7 @@ class NodeLife:
             raise OvertakenError("this node had to wait before it began, and is not to activate any more")
 
     def _fail(self, journal: BlockingJournal, error: Exception) -> None:
-        """A standby again; the next try comes after a pause, unless another node was faster."""
+        """Become a standby again. The next try comes after a pause, unless another node is faster."""
         journal.close()
         if self._stop.is_set():
             return
@@ -294,21 +300,21 @@ class NodeLife:
         self._stand_by(f"activation failed: {reason}")
 
     def _step_down(self, reason: str) -> None:
-        """No longer active, and not by choice: whoever still appends through the journal is refused from here on."""
+        """Stop being active without having chosen to. From here on, every append through the journal is refused."""
         active = self._active
         assert active is not None
         error = self._critical[0] if self._critical else FencedError(reason)
         active.journal.require_core().step_down(error)
         self._active = None
         self._become(Role.FENCED, reason)
-        # whatever the owner takes for it: the duty goes to a node that can do it
+        # the owner's callback may take long: first let another node have the duty
         self._leave_group(reason, wait=False)
         self._tell(lambda: self._owner.on_fenced(error))
         active.journal.close()
         self._stand_by("after it was fenced")
 
     def _give_up(self, to: str) -> None:
-        """Stop being active in order: the owner first, then the journal, then the row that the successor acts on."""
+        """Stop being active in order: first the owner, then the journal, then the row that the successor acts on."""
         active = self._active
         assert active is not None
         self._active = None
@@ -316,7 +322,7 @@ class NodeLife:
         active.journal.close(to=to)
 
     def _hand_over(self) -> None:
-        """To one that is still there, if that is still wanted; if not, the next turn decides anew."""
+        """Hand over to a standby that is still there, if this is still wanted. Otherwise the next turn decides anew."""
         self._outlook.call_roll()
         with self._asked.beginning:
             decision = self._decide()
@@ -326,7 +332,7 @@ class NodeLife:
             self._become(Role.STOPPING, decision.reason)
         self._resting.handed_over()
         self._give_up(decision.to)
-        # it comes back at once; meanwhile the duty goes to the one that follows
+        # this node joins again at once; leaving gives the duty to the successor
         self._leave_group(decision.reason)
         self._stand_by(f"handed over to {decision.to}")
 
@@ -352,7 +358,7 @@ class NodeLife:
         self._hooks.changed(was, role, epoch, reason)
 
     def _report(self, *, due: bool = False) -> None:
-        """Report; with `due`, only if it is time to, or what others decide by has changed."""
+        """Report the node's status. With `due`, report only if it is time, or if the node's fitness has changed."""
         now = self._clock()
         if due and now < self._report_at and not self._standing.fitness_changed():
             return
@@ -365,8 +371,8 @@ class NodeLife:
     # ---- the end ---------------------------------------------------------------------------------------------------
 
     def _successor(self) -> str:
-        """The best of the fit standbys. If there is one that only fell behind, or is about to join the group, this node
-        serves a little longer, unless it ends because something failed."""
+        """The best of the fit standbys. If none is fit but one has only fallen behind or is about to join the group,
+        this waits a little, unless the node ends because of an error."""
         until = self._clock() + (_SUCCESSOR_S if self._stop.is_set() else 0.0)
         outlook = self._outlook
         outlook.call_roll()
@@ -377,7 +383,7 @@ class NodeLife:
 
     def _end(self, reason: str) -> None:
         self._copy.end_following()
-        with ExitStack() as ending:  # whatever one of these meets; the last comes first
+        with ExitStack() as ending:  # each is called whatever the others raise; the last is called first
             for close in (self._hooks.close, self._copy.close, self._roll.close, self._outlook.close):
                 ending.callback(close)
             ending.callback(self._reporter.close, _REPORT_END_S)

@@ -1,7 +1,7 @@
-"""Whether a node is active now, seen from outside: from the control rows and from the WAL moving.
+"""Whether a node is active now, seen from outside: from the control rows, and from the WAL's growth.
 
-Advice, not safety: an active node commits at least every `fence_check_ms`, its own, which its epoch's row has. So a WAL
-that stands still for twice that has no active node, or one that cannot write.
+This is advice, not safety. An active node commits at least every `fence_check_ms`, a setting of its own that its
+epoch's row holds. So a WAL that stands still for twice that time has no active node, or one that cannot write.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ class LastActive:
     node: str
     released: bool
     to: str = ""
-    """The successor that it named when it left; empty: none."""
+    """The successor that the node named when it left; empty if it named none."""
     fence_check_s: float = 0.0
-    """While it is active it lets no longer time pass without a commit; 0: it did not say."""
+    """While the node is active it commits at least this often; 0 if it did not say."""
 
     def silence_s(self, fence_check_s: float) -> float:
-        """How long the WAL has to stand still before this node counts as gone. `fence_check_s` is the setting of
-        whoever asks, for a node that did not say its own."""
+        """How long the WAL must stand still before this node counts as gone. `fence_check_s` is the caller's own
+        setting, used for a node that did not say its own."""
         return 2 * (self.fence_check_s or fence_check_s)
 
 
 def last_active(rows: ControlRows) -> LastActive | None:
-    """None if the journal was never activated."""
+    """The node of the newest epoch; None if the journal was never activated."""
     epoch, released = rows.epoch, rows.released
     if epoch.epoch == 0:
         return None
@@ -49,46 +49,42 @@ def last_active(rows: ControlRows) -> LastActive | None:
 
 
 REPORT_INTERVALS_MAX = 2
-"""From one report to the next: one interval, and one that it may be late by."""
+"""Two reports of a node are at most this many intervals apart: one interval, and another for being late."""
 
 Members = Collection[str] | None
-"""Names of the nodes that are in the nodes' group now; None: that is not known."""
+"""Names of the nodes that are in the nodes' group now; None if nobody could say."""
 
 
 FORGOTTEN_AFTER_MS = 24 * 3600 * 1000
-"""A node that stopped in order leaves no report, and of others one is kept for so long, for people."""
+"""A node's last report is kept for this long, for people to read. A node that stopped in order leaves none."""
 
 
 def is_gone(row: NodeRow, now_ms: float) -> bool:
-    """Whether a node's report is late by more than an interval: it counts as dead, or cut off from Kafka.
-
-    `now_ms` is the brokers' time, as reports have it. What decides by this must not ask the clock of its machine.
-    """
+    """Whether a node's report is late by more than an interval, so that the node counts as dead or cut off from Kafka.
+    `now_ms` is the brokers' time, as in reports: this machine's clock may be wrong."""
     return now_ms - row.timestamp > REPORT_INTERVALS_MAX * row.status.report_ms
 
 
 def long_gone(rows: ControlRows, now_ms: float) -> list[str]:
-    """Names of nodes whose last report is so old that nobody asks for it any more."""
+    """Names of the nodes whose last report is old enough to delete."""
     return [name for name, row in rows.nodes.items() if now_ms - row.timestamp > FORGOTTEN_AFTER_MS]
 
 
 def newest_report_ms(rows: ControlRows) -> int:
-    """The brokers' time of the last report of any node; while one is active, that is no more than its interval ago."""
+    """The brokers' time of the newest report. While a node is active this is at most one report interval ago."""
     return max((row.timestamp for row in rows.nodes.values()), default=0)
 
 
 def could_take_over(row: NodeRow, now_ms: float, members: Members) -> bool:
-    """Whether a node is a standby that is fit: it said so, not long ago, and belongs to the group, as those do.
-
-    The group knows of a dead one when its session ends, which may be before its next report is missed.
-    """
+    """Whether a node is a fit standby: it said so recently and belongs to the group. The group notices a dead node when
+    its session ends, which may be before its next report is missed."""
     status = row.status
     belongs = members is None or status.name in members
     return status.fit and status.role == Role.STANDBY.value and belongs and not is_gone(row, now_ms)
 
 
 def fit_standbys(rows: ControlRows, now_ms: float, members: Members = None) -> list[str]:
-    """Names of the standbys that a leaving node may choose from: preferred ones first, then by how little they lag."""
+    """Names of the fit standbys, the best successor first: preferred nodes come first, then those that lag least."""
     fit = [row.status for row in rows.nodes.values() if could_take_over(row, now_ms, members)]
     fit.sort(key=lambda status: (not status.preferred, status.lag_offsets, status.name))
     return [status.name for status in fit]
@@ -112,7 +108,7 @@ def is_writing(
 
 
 class WalWatch:
-    """How long the WAL has stood still, looked at again and again. Used by one thread."""
+    """Measures how long the WAL has stood still, by looking at it again and again. One thread uses it."""
 
     def __init__(self, kafka: Kafka, journal: str, shards: int, clock: Clock) -> None:
         self._kafka = kafka
@@ -123,10 +119,12 @@ class WalWatch:
         self._ends: dict[int, int] = {}
         self._still_since: float | None = None
         self.still_s = 0.0
-        """Between the two looks that saw the same ends: never more than it has stood still."""
+        """Seconds between the first and the last look that saw the same ends. The WAL has stood still for at least this
+        long."""
 
     def look(self, timeout_s: float) -> float:
-        """Look now: `still_s`. Raises KafkaUnavailableError: what was not seen is not known to have stood still."""
+        """Look at the WAL and return `still_s`. Raises KafkaUnavailableError; a WAL that was not seen is not known to
+        stand still."""
         if self._reader is None:
             self._reader = self._kafka.reader(self._topic, committed=False)
         began = self._clock()
@@ -140,7 +138,7 @@ class WalWatch:
         return self.still_s
 
     def forget(self) -> None:
-        """What was seen so far counts no more: this node has written itself, or could not look."""
+        """Forget what was seen so far, because this node has written itself or could not look."""
         self._still_since = None
         self.still_s = 0.0
 
@@ -153,7 +151,7 @@ class WalWatch:
 def require_no_active_node(
     kafka: Kafka, journal: str, rows: ControlRows, *, clock: Clock, pause: Callable[[float], None], fence_check_s: float
 ) -> None:
-    """Raises ActiveNodeError if a node seems to be active; takes its `silence_s` to find it dead."""
+    """Raises ActiveNodeError if a node seems to be active. This watches the WAL for that node's `silence_s`."""
     last = last_active(rows)
     if last is None or last.released:
         return

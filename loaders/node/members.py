@@ -1,7 +1,7 @@
-"""Who is in the nodes' group, asked again and again in a thread of its own: nobody's decision waits for an answer.
+"""Who is in the nodes' group, asked again and again in a thread of its own, so that no decision waits for an answer.
 
-A standby that dies has said that it is fit, and is a member until its session ends. Advice, as all about the group:
-what is wrong here costs time.
+A standby that dies has reported that it is fit, and stays a member until its session ends. All that the group says is
+advice: an error here costs time only.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _END_S = 5.0
 
 
 class Roll:
-    """Of one group, from its making to `close`."""
+    """The roll of one group. It is called again and again until `close`."""
 
     def __init__(self, kafka: Kafka, group: str) -> None:
         self._kafka = kafka
@@ -29,7 +29,7 @@ class Roll:
         self._changed = threading.Condition()
         self._begun = 0
         self._done = 0
-        """Calls of the roll, counted."""
+        """Number of calls of the roll that have ended."""
         self._wanted = False
         self._closing = False
         self._members: frozenset[str] | None = None
@@ -39,16 +39,16 @@ class Roll:
 
     @property
     def members(self) -> Members:
-        """Names of those that were there when last called; None if nobody could say. Never waits."""
+        """Names of the nodes that were there at the last call; None if nobody could say. This never waits."""
         return self._members
 
     def has_left(self, name: str) -> bool:
-        """Whether it was there once, and is known not to be now. Never waits."""
+        """Whether the node was there once and is known to have left. This never waits."""
         members = self._members
         return members is not None and name in self._seen and name not in members
 
     def call(self, timeout_s: float) -> None:
-        """Have the roll called now; what was known before stays if there is no answer in time."""
+        """Call the roll now. If no answer comes in time, the earlier answer stays."""
         with self._changed:
             call = self._begun + 1
             self._wanted = True
@@ -56,7 +56,7 @@ class Roll:
             self._changed.wait_for(lambda: self._done >= call or self._closing, timeout_s)
 
     def close(self) -> None:
-        """A broker that does not answer is not waited for."""
+        """End the thread. A broker that does not answer is not waited for."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -82,7 +82,7 @@ class Roll:
             cluster.close()
 
     def _begin(self) -> bool:
-        """Once it is time, or somebody asks; whether to call the roll again."""
+        """Wait until it is time or somebody asks; return whether to call the roll again."""
         with self._changed:
             self._changed.wait_for(lambda: self._wanted or self._closing, _EVERY_S if self._begun else 0.0)
             self._begun += 1

@@ -36,15 +36,15 @@ __all__ = ["ActiveNode", "Node"]
 
 
 def _nothing() -> None:
-    """For an owner that has nothing to do when its node is a standby."""
+    """The default `on_standby`, for an owner that needs none."""
 
 
 def _nothing_more(_: JournalError) -> None:
-    """For one that has nothing to do when its node is fenced."""
+    """The default `on_fenced`, for an owner that needs none."""
 
 
 class Node:
-    """One node. Its methods may be called from any thread but its own, which runs the callbacks."""
+    """One node. Any thread may call its methods, except its own thread, which runs the callbacks."""
 
     def __init__(
         self,
@@ -56,14 +56,20 @@ class Node:
         on_fenced: Callable[[JournalError], None] = _nothing_more,
         progress: Progress = no_progress,
     ) -> None:
-        """`loader` makes the loader of the next activation; a standby keeps a `FollowingLoader` warm.
+        """`loader` makes a loader for each activation; a standby keeps a `FollowingLoader` warm.
 
-        `on_active` takes over the journal and the filled loader; the node says that it is active once it returns, and
-        if it raises, that the activation failed. `on_standby` is called when the node is a standby: at its start, after
-        `on_fenced`, and when it gives the journal up in order, before the journal is closed: what was accepted until it
-        returns is still written. `on_fenced` is called when it is active no more and did not choose to: hand out
-        nothing more. Errors of the last two are logged. All run in the node's thread, and all that it does waits for
-        them. Raises ConfigError for `fail_back` of a node that is not preferred.
+        `on_active` takes over the journal and the filled loader. When it returns, the node reports that it is active;
+        when it raises, the activation has failed.
+
+        `on_standby` is called when the node becomes a standby at its start and after `on_fenced`, and when the node
+        gives the journal up in order. In the last case the journal is still open: appends that are accepted until the
+        callback returns are written.
+
+        `on_fenced` is called when the node is no longer active and did not choose so. From then on the owner must hand
+        out nothing.
+
+        All callbacks run in the node's thread, which waits for them. Errors of the last two are logged. Raises
+        ConfigError for `fail_back` without `preferred`.
         """
         if settings.fail_back and not settings.preferred:
             raise ConfigError("fail_back is for a preferred node: set preferred too, or give --preferred")
@@ -106,8 +112,8 @@ class Node:
         self._thread.start()
 
     def close(self, timeout_s: float = 60.0) -> None:
-        """Hand over to a standby that is fit, or else release the journal; end. Raises DeadlineError after `timeout_s`:
-        then it is still about to end."""
+        """Hand over to a fit standby, or release the journal if there is none, and end. Raises DeadlineError after
+        `timeout_s`; the node still ends afterwards."""
         self._stop.set()
         if self._life is None or self._thread is None:
             return
@@ -117,11 +123,12 @@ class Node:
             raise DeadlineError(f"the node is still {self.role.value} after {timeout_s:g} s")
 
     def hand_over(self, to: str = "", timeout_s: float = 30.0) -> None:
-        """Give the journal to a standby that is fit (`to`, or the best), and become one.
+        """Give the journal to a fit standby (`to`, or the best one) and become a standby.
 
-        Raises StateError if this node is not active, or is not any more before it could; DeadlineError if it still is
-        after `timeout_s`: nobody was fit, and it goes on; or it has begun to hand over, and does that to the end. When
-        this returns the node writes no more; a successor that could not be told (the log says so) finds it silent.
+        Raises StateError if this node is not active, or stops being active before it could hand over. Raises
+        DeadlineError after `timeout_s`: either no standby was fit and this node stays active, or the hand-over has
+        begun and will end by itself. Once this returns the node writes nothing more. If the successor could not be
+        told, the log says so, and the successor takes over when it finds this node silent.
         """
         if self.role is not Role.ACTIVE:
             raise StateError(f"the node is {self.role.value}, not active")
@@ -144,16 +151,16 @@ class Node:
         return self._standing.role
 
     def status(self) -> NodeStatus:
-        """What it reports to others."""
+        """The status that this node reports to the others."""
         return self._standing.status()
 
     @property
     def active_node(self) -> str:
-        """The name of the active node, as the control rows have it; empty: none, or not known."""
+        """The name of the active node according to the control rows; empty if there is none or it is not known."""
         return self._life.active_node if self._life is not None else ""
 
     def wait_for(self, role: Role, timeout_s: float) -> None:
-        """Wait until the node has a role. Raises DeadlineError; StateError if it ends before."""
+        """Wait until the node has this role. Raises DeadlineError, or StateError if the node ends first."""
         self._standing.wait(lambda now: now in (role, Role.STOPPED), timeout_s)
         if role is not Role.STOPPED and self.role is Role.STOPPED:
             raise StateError(f"the node is stopped: {self.status().reason}")

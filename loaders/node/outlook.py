@@ -1,8 +1,8 @@
-"""What a node sees of the others: the control rows as they change, whether the WAL moves, and who is in their group.
+"""What a node sees of the others: the control rows as they change, whether the WAL grows, and who is in the group.
 
-The first two are looked at by the node's thread. While Kafka does not answer the rows are those last read, the WAL is
-not known to stand still, and a standby counts as long as its reports do. What a process was sent before it was stopped
-is old when it goes on: it asks for the rows as of then.
+The node's thread looks at the rows and the WAL. While Kafka does not answer, the rows are the last ones read, the WAL
+is not known to stand still, and a standby counts as long as its reports are recent. A process that was stopped for a
+while has only old rows when it goes on, so it asks for the rows as of now.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ log = logging.getLogger(__name__)
 _ASK_S = 2.0
 _ROLL_S = 0.5
 RECENT_S = 1.0
-"""Rows are looked at many times in that long."""
+"""Rows that were read within this time may be decided by. A node looks many times in it."""
 _LOOKS_PER_FENCE_CHECK = 20
-"""A node that died is noticed later by up to two of these pauses, less what the last look is earlier for knowing when
-it is due."""
+"""Looks at the WAL in each `fence_check_ms`. A dead node is noticed up to two looks late; the look that is due when its
+silence ends makes up for some of this."""
 
 
 class Present(Protocol):
@@ -50,14 +50,18 @@ class Present(Protocol):
     def members(self) -> Members: ...
 
     def has_left(self, name: str) -> bool:
-        """Whether it was a member, and is known not to be one now."""
+        """Whether the node was a member and is known to have left."""
 
     def call(self, timeout_s: float) -> None:
-        """Find out now, as far as that is possible in time."""
+        """Ask who is there now, and wait for the answer for `timeout_s` at most."""
 
 
 class Outlook:
-    """Used by one thread."""
+    """The view of one node. Only the node's thread uses it.
+
+    It has many attributes because a look needs three sources (the control rows, the WAL and the group), and for each of
+    them when it was last read and what was found.
+    """
 
     def __init__(
         self,
@@ -71,11 +75,11 @@ class Outlook:
         wall_ms: Clock,
         pause: Callable[[float], None],
     ) -> None:
-        """`silence_s` is for how long the WAL must stand still before that means something, if the active node did not
-        say itself."""
+        """`silence_s` is how long the WAL must stand still before the active node counts as gone, unless that node said
+        its own limit."""
         self.rows = rows
         self._rows_at = LONG_AGO
-        """When the last look at them began that succeeded."""
+        """The time when the last successful look at the control rows began."""
         self._kafka = kafka
         self._settings = settings
         self._clock = clock
@@ -90,17 +94,17 @@ class Outlook:
         self._request: tuple[int, str, int] | None = None
         self._request_at = 0.0
         self._broker_time = BrokerTime(clock)
-        """Reports are dated by the brokers: a machine whose clock is wrong must not think that all others are gone."""
+        """The brokers date reports: a machine with a wrong clock must not think that all other nodes are gone."""
         self._broker_time.see(newest_report_ms(rows))
         self._blind: set[str] = set()
-        """What cannot be read, and was said to be so."""
+        """Sources that cannot be read now, and whose warning was logged."""
         self._roll = roll
 
     # ---- looking ---------------------------------------------------------------------------------------------------
 
     def wait(self, timeout_s: float) -> None:
-        """Wait for a control row, at most so long (longer when Kafka does not answer); `catch_up` where the last look
-        is not recent."""
+        """Wait for a control row for `timeout_s` at most, or longer while Kafka does not answer. If the last look is
+        not recent, this calls `catch_up`."""
         now = self._now()
         try:
             if self._watcher is None or not self._is_recent(now):
@@ -113,8 +117,8 @@ class Outlook:
         self._note_request()
 
     def catch_up(self) -> None:
-        """Have the control rows as of now; `wait` takes what this process was sent, and one that was stopped was sent
-        nothing. Raises OperatingError if they cannot be had, and CorruptionError."""
+        """Read the control rows as of now. `wait` takes only rows that were already sent to this process, and none are
+        sent to a stopped one. Raises OperatingError if Kafka does not answer, and CorruptionError."""
         self._take(lambda watcher: watcher.catch_up(_ASK_S), self._now())
         self._note_request()
 
@@ -122,7 +126,7 @@ class Outlook:
         return Moment(self._clock(), self._wall_ms() / 1000)
 
     def _take(self, look: Callable[[ControlWatcher], object], now: Moment) -> None:
-        """The rows after a look that begins now; a watcher that met an error is not used again."""
+        """Read rows with `look`, which begins now. A watcher that met an error is not used again."""
         watcher = self._watcher
         if watcher is None:
             watcher = self._watcher = ControlWatcher(
@@ -138,12 +142,12 @@ class Outlook:
             self.rows = watcher.rows
             self._broker_time.see(newest_report_ms(self.rows))
             self._watch_all_shards()
-            # a node that says that it is active has written before: what is known of the WAL must not be older
+            # a node that reports that it is active has written before: look at the WAL again
             self._looked_at = -self._look_every_s
         self._see("control rows")
 
     def _watch_all_shards(self) -> None:
-        """A journal that was made anew may have others."""
+        """Watch the shards of a journal that was made anew, which may have another number of them."""
         identity = self.rows.identity
         if identity is not None and identity.shards != self._shards:
             self._shards = identity.shards
@@ -151,8 +155,8 @@ class Outlook:
             self._wal = WalWatch(self._kafka, self._settings.journal, self._shards, self._clock)
 
     def look_at_wal(self) -> float:
-        """For how long the WAL is known to have stood still; looked at now and then, when rows have come, and as soon
-        as that has been long enough if it still does."""
+        """How long the WAL is known to have stood still. This looks at the WAL now and then, when rows have come, and
+        as soon as the active node would count as gone."""
         since_s = self._clock() - self._looked_at
         newest = self.newest
         silence_s = self._silence_s if newest is None else newest.silence_s(self._silence_s / 2)
@@ -169,16 +173,16 @@ class Outlook:
         return self._wal.still_s
 
     def forget_wal(self) -> None:
-        """This node is to write it itself: what was seen says nothing about others any more."""
+        """Forget what was seen of the WAL: this node is about to write, so growth says nothing about others."""
         self._wal.forget()
         self._wal.close()
 
     def call_roll(self) -> None:
-        """Know which standbys are there as of now, if brokers say so in time."""
+        """Ask the brokers which standbys are there now, and wait a short time for the answer."""
         self._roll.call(_ROLL_S)
 
     def _say(self, what: str, error: Exception) -> None:
-        """Once: what is wrong stays so for a while."""
+        """Warn once, as what is wrong stays so for a while."""
         log.log(logging.DEBUG if what in self._blind else logging.WARNING, "the %s cannot be read: %s", what, error)
         self._blind.add(what)
 
@@ -188,7 +192,7 @@ class Outlook:
             self._blind.remove(what)
 
     def _note_request(self) -> None:
-        """Its age counts from when it was first seen here: clocks may differ."""
+        """Note when the request was first seen here. Its age counts from then, as clocks may differ."""
         row = self.rows.hand_over
         seen = None if row is None else (row.epoch, row.to, row.timestamp)
         if seen != self._request:
@@ -198,8 +202,8 @@ class Outlook:
 
     @property
     def rows_are_recent(self) -> bool:
-        """Whether the rows may be decided by: the last look succeeded, and the process was not stopped since it began,
-        or busy for long."""
+        """Whether the rows may be decided by: the last look succeeded, and since it began the process was neither
+        stopped nor busy for long."""
         return self._is_recent(self._now())
 
     def _is_recent(self, now: Moment) -> bool:
@@ -211,7 +215,7 @@ class Outlook:
 
     @property
     def request(self) -> Request | None:
-        """The hand-over that somebody asked for last."""
+        """The newest request to hand over in the control rows."""
         if self._request is None:
             return None
         epoch, to, _ = self._request
@@ -219,18 +223,18 @@ class Outlook:
 
     @property
     def others_fit(self) -> list[str]:
-        """Standbys that could take over, the best one first."""
+        """Names of the other standbys that could take over, the best one first."""
         fit = fit_standbys(self.rows, self._broker_time.now_ms(), self._roll.members)
         return [name for name in fit if name != self._settings.node]
 
     @property
     def long_gone(self) -> list[str]:
-        """Other nodes whose reports may be deleted."""
+        """Names of other nodes whose reports may be deleted."""
         return [name for name in long_gone(self.rows, self._broker_time.now_ms()) if name != self._settings.node]
 
     @property
     def others_standing_by(self) -> bool:
-        """Whether there is a standby, fit or not. One that is only about to join the group is."""
+        """Whether another node is a standby, fit or not, in the group or about to join it."""
         now_ms, own = self._broker_time.now_ms(), self._settings.node
         return any(
             row.status.role == Role.STANDBY.value
@@ -242,7 +246,8 @@ class Outlook:
 
     @property
     def activating(self) -> str:
-        """Another node that is about to be active, as far as its reports and the group say; empty: none."""
+        """The name of another node that is activating, according to its reports and the group; empty if there
+        is none."""
         now_ms, own = self._broker_time.now_ms(), self._settings.node
         found = (
             name
@@ -261,8 +266,8 @@ class Outlook:
         return row is not None and row.status.preferred
 
     def namesake(self) -> NodeStatus | None:
-        """Another running node with this one's name, if the rows show one: by this machine's clock, as nothing is
-        known of the brokers' before the first report of this node."""
+        """Another running node with this node's name, if the rows show one. This uses the machine's clock, as the
+        brokers' time is unknown before this node's first report."""
         row = self.rows.nodes.get(self._settings.node)
         return None if row is None or is_gone(row, self._wall_ms()) else row.status
 

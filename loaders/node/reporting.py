@@ -1,7 +1,7 @@
-"""What a node writes into the control rows while it runs: plain acknowledged writes, in a thread of their own.
+"""The control rows that a node writes while it runs: plain acknowledged writes, in a thread of their own.
 
-A node must notice and decide whatever Kafka does, so nobody waits for these rows. Of each key only the newest is kept
-until it is written; one that cannot be written is tried again.
+A node must notice and decide whatever Kafka does, so nobody waits for these rows. Only the newest row of each key is
+kept until it is written. A row that cannot be written is tried again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _RETRY_S = 0.5
 
 
 class Reporter:
-    """Writes control rows of one node. `post` never waits."""
+    """Writes the control rows of one node. `post` never waits."""
 
     def __init__(self, kafka: Kafka, journal: str) -> None:
         self._kafka = kafka
@@ -35,7 +35,7 @@ class Reporter:
         self._thread.start()
 
     def post(self, key: bytes, row: Message | None) -> None:
-        """Have a row written soon; None: a tombstone."""
+        """Have a row written soon; None writes a tombstone."""
         value = None if row is None else row.SerializeToString()
         with self._changed:
             self._pending.pop(key, None)
@@ -43,7 +43,7 @@ class Reporter:
             self._changed.notify()
 
     def close(self, timeout_s: float) -> None:
-        """Write what is left, if that is possible in time."""
+        """Write the rows that are left, if there is time."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -59,7 +59,7 @@ class Reporter:
                 producer.send(sent, _SEND_S)
                 self._failing = False
             except JournalError as error:
-                # once: what is wrong stays so for a while
+                # warn once, as what is wrong stays so for a while
                 log.log(logging.DEBUG if self._failing else logging.WARNING, "this node cannot report: %s", error)
                 self._failing = True
                 if producer is not None:
@@ -70,7 +70,7 @@ class Reporter:
             producer.close()
 
     def _taken(self) -> list[Sent] | None:
-        """What is to be written now; None at the end, which does not wait for rows that could not be written."""
+        """The rows to write now; None at the end. Rows that could not be written do not delay the end."""
         with self._changed:
             if self._failing:
                 self._changed.wait_for(lambda: self._closing, _RETRY_S)

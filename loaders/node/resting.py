@@ -1,7 +1,7 @@
-"""How a node holds back after an activation of its own that failed, or after it handed over: how long it rests, and
-from when on it may ask for the journal back.
+"""How a node holds back after one of its activations failed, or after it handed over: how long it rests, and when it
+may ask for the journal again.
 
-Whoever asks for the journal and then cannot be active costs an outage each time, so each failure doubles that wait.
+A node that asks for the journal and then cannot become active causes an outage, so each failure doubles the wait.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _ASK_DOUBLINGS_MAX = 12
 
 
 class Resting:
-    """Of one node. Changed by its thread alone; what it says may be asked by any."""
+    """The rest of one node. Only the node's thread changes it; any thread may read it."""
 
     def __init__(self, *, rest_s: float, ask_s: float, clock: Clock) -> None:
-        """After the first failure it rests for `rest_s`, and asks for nothing for twice `ask_s`."""
+        """After the first failure the node rests for `rest_s`, and does not ask for the journal for twice `ask_s`."""
         self._rest_s = rest_s
         self._ask_s = ask_s
         self._clock = clock
@@ -29,7 +29,7 @@ class Resting:
         self._asks_from = -math.inf
 
     def failed(self) -> float:
-        """An activation failed; for how many seconds the node rests now."""
+        """Note that an activation failed. Returns the seconds for which the node rests now."""
         now, pause_s = self._clock(), self._rest_s * 2.0 ** min(self._failures, _REST_DOUBLINGS_MAX)
         self._failures += 1
         self._rests_until = now + pause_s
@@ -41,7 +41,7 @@ class Resting:
         self._asks_from = -math.inf
 
     def handed_over(self) -> None:
-        """Somebody wanted another node to be active: that is so until this one has been active again."""
+        """Note that somebody wanted another node to be active. This holds until this node has been active again."""
         self._asks_from = math.inf
 
     @property
@@ -53,7 +53,8 @@ class Resting:
         return self._clock() >= self._asks_from
 
     def told_of(self, fitness: Fitness) -> Fitness:
-        """How fit a node with such a copy is: while it rests, whoever named it would wait for it."""
+        """The fitness that the node reports. A node that rests is not fit, as a node that names it as successor would
+        wait for it."""
         if self.rested or not fitness.fit:
             return fitness
         return replace(fitness, fit=False, why_not="its activation has just failed")

@@ -8,14 +8,14 @@ from journal.errors import StateError
 
 
 class Role(Enum):
-    """What a node is to its journal."""
+    """The roles that a node has in turn."""
 
     STARTING = "starting"
     STANDBY = "standby"  # follows the tables; appends nothing
-    ACTIVATING = "activating"  # becomes the active node: fence, gate, load, READY
+    ACTIVATING = "activating"  # is about to be active: fence, gate, load, READY
     ACTIVE = "active"  # its owner may append and hand out
-    STOPPING = "stopping"  # gives up being active in order, or ends
-    FENCED = "fenced"  # is active no more, and did not choose to; hands out nothing
+    STOPPING = "stopping"  # stops being active in order, or ends
+    FENCED = "fenced"  # stopped being active without having chosen to; hands out nothing
     STOPPED = "stopped"
 
 
@@ -35,7 +35,7 @@ def valid_role_transition(now: Role, then: Role) -> bool:
 
 
 def require_role_transition(now: Role, then: Role) -> Role:
-    """`then`; raises StateError if a node that is `now` cannot become it."""
+    """Returns `then`. Raises StateError if a node that is `now` cannot become it."""
     if not valid_role_transition(now, then):
         raise StateError(f"a node that is {now.value} cannot become {then.value}")
     return then

@@ -1,5 +1,5 @@
-"""How a node stands: its role and since when, how its last failover went, and whether it could take over. This is what
-it reports, and what its owner may wait for."""
+"""How a node stands: its role and since when, how its last failover went, and whether it could take over. The node
+reports this, and its owner may wait for it."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from loaders.node.roles import Role, require_role_transition
 
 @dataclass(frozen=True, slots=True)
 class ActiveNode:
-    """What an owner gets when its node is active. The journal is the node's to close."""
+    """What the owner gets when its node is active. The node closes the journal."""
 
     journal: BlockingJournal
     loader: Loader
-    """Filled with the journal's state."""
+    """The loader, filled with the journal's state."""
     report: ActivationReport
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """What a node was given by whoever runs it; see `Node`."""
+    """The callbacks that a node was given; see `Node`."""
 
     loader: Callable[[], Loader]
     on_active: Callable[[ActiveNode], None]
@@ -46,7 +46,7 @@ class Owner:
 def failover_of(
     report: ActivationReport, reason: str, silence_ms: float, callback_ms: float, now_ms: float
 ) -> Failover:
-    """An activation's parts as they are reported."""
+    """The times of an activation's parts, as they are reported."""
     return Failover(
         epoch=report.epoch,
         timestamp=int(now_ms),
@@ -63,7 +63,10 @@ def failover_of(
 
 
 class Standing:
-    """Thread-safe; changed by the node's thread alone."""
+    """The standing of one node. Only the node's thread changes it; any thread may read it.
+
+    It has many attributes because a report shows all of them together.
+    """
 
     def __init__(self, settings: Settings, *, clock_ms: Clock) -> None:
         self._settings = settings
@@ -85,29 +88,29 @@ class Standing:
 
     @property
     def epoch(self) -> int:
-        """Of an active node, otherwise 0."""
+        """The epoch of an active node; 0 otherwise."""
         return self._epoch
 
     def identify(self, journal: bytes, fitness: Callable[[], Fitness]) -> None:
-        """The journal's uuid, and what tells how fit the node is."""
+        """Set the journal's uuid, and the function that tells how fit the node is."""
         self._journal, self._fitness = journal, fitness
 
     def become(self, role: Role, reason: str, epoch: int) -> None:
-        """Raises StateError for a transition that the table does not have."""
+        """Change the role. Raises StateError for a transition that the table does not have."""
         with self._changed:
             self._role = require_role_transition(self._role, role)
             self._reason, self._epoch, self._since_ms = reason, epoch, self._clock_ms()
             self._changed.notify_all()
 
     def end(self) -> None:
-        """Nothing of the node is left, whatever it met."""
+        """Change the role to STOPPED, once nothing of the node is left."""
         with self._changed:
             self._role = require_role_transition(self._role, Role.STOPPED)
             self._since_ms = self._clock_ms()
             self._changed.notify_all()
 
     def took_over(self, failover: Failover, recoveries: Callable[[], Recoveries]) -> None:
-        """How an activation went, and what tells what it had to do over since."""
+        """Note how an activation went, and the function that counts the writer's recoveries since."""
         self._failover, self._recoveries = failover, recoveries
 
     def wait(self, wanted: Callable[[Role], bool], timeout_s: float) -> None:
@@ -117,14 +120,14 @@ class Standing:
                 raise DeadlineError(f"the node is still {self._role.value} after {timeout_s:g} s: {self._reason}")
 
     def fitness_changed(self) -> bool:
-        """Whether it is fit and last said that it was not, or the other way round."""
+        """Whether the node's fitness differs from the one that it last reported."""
         return self._is_fit() != self._reported_fit
 
     def _is_fit(self) -> bool:
         return self._fitness is not None and self._fitness().fit
 
     def report(self) -> NodeStatus:
-        """The status, for others: what they know from now on."""
+        """The status to report now; later changes are measured against it."""
         status = self.status()
         self._reported_fit = status.fit
         return status

@@ -1,6 +1,6 @@
-"""What a node's life has around it: its group, what it reports with, the journals that it activates, and time.
+"""What surrounds a node's life: its group, the rows that it reports, the journals that it activates, and time.
 
-A process has threads and its machine's clocks for these; a simulation has its own.
+A process uses threads and its machine's clocks for these; a simulation has its own.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from loaders.node.reporting import Reporter
 
 
 class Roster(Present, Protocol):
-    """Who is in the nodes' group, until `close`."""
+    """Tells who is in the nodes' group, until `close`."""
 
     def close(self) -> None: ...
 
 
 class Reports(Protocol):
-    """Writes control rows soon; nobody waits for them."""
+    """Writes control rows soon. Nobody waits for them."""
 
     def post(self, key: bytes, row: Message | None) -> None: ...
 
@@ -43,7 +43,7 @@ class Reports(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What one node has."""
+    """The surroundings of one node."""
 
     kafka: Kafka
     roll: Roster
@@ -51,16 +51,16 @@ class Surroundings:
     join: Callable[[], Membership]
     """Become a member of the nodes' group."""
     journal: Callable[[Callable[[JournalError], None], Progress], BlockingJournal]
-    """A journal over the node's copy; it tells the first what ends it."""
+    """A journal over the node's copy. The first argument is called with the error that ends the journal."""
     clock: Clock
     wall_ms: Clock
     pause: Callable[[float], None]
     turn_s: float = 0.05
-    """How long a turn of its life waits for control rows."""
+    """How long each turn of a node's life waits for control rows."""
 
 
 def surroundings_of(settings: Settings, kafka: KafkaClients, copy: TableCopy) -> Surroundings:
-    """Those of a process."""
+    """The surroundings that a process gives its node."""
 
     def join() -> Membership:
         return kafka.membership(

@@ -1,1 +1,1 @@
-"""What Spark reads of Kafka."""
+"""Readers of the journal's topics and of its archive."""

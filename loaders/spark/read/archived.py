@@ -1,4 +1,4 @@
-"""Reading an archive: the records that its manifests name, alone or with what the WAL has behind them."""
+"""Readers of an archive: the records that its manifests name, alone or followed by the rest of the WAL."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from loaders.spark.stored.manifest import MANIFEST_SCHEMA, Manifest, ManifestLog
 
 
 def read_archive(spark: SparkSession, path: str, journal: str | None = None) -> DataFrame:
-    """The archived records, as of now: docs/SPARK.md has the columns. Of all journals that the archive has, or of one.
+    """The archived records as of now, of one journal or of all that the archive has; docs/SPARK.md has the columns.
 
-    What no manifest names is not read: a job was killed before it counted. Raises MissingExtraError for an archive in
-    Delta Lake and a session without.
+    A record that no manifest names is not read, as its job was killed before the record counted. Raises
+    MissingExtraError for an archive in Delta Lake if the session lacks Delta Lake.
     """
     root = path.rstrip("/")
-    # manifests first: what they name is there
+    # manifests first: what they name exists
     named = read_manifests(spark, root, journal).select("journal", "batch")
     return all_frames(spark, root, journal).join(F.broadcast(named), ["journal", "batch"], "left_semi")
 
 
 def read_manifests(spark: SparkSession, path: str, journal: str | None = None) -> DataFrame:
-    """One row a batch, with what it has of each shard: docs/SPARK.md has the columns."""
+    """One row for each batch, with its part of each shard; docs/SPARK.md has the columns."""
     return spark.read.schema(MANIFEST_SCHEMA).json(f"{path.rstrip('/')}/manifest/{journal or '*'}/*.json")
 
 
 def newest_manifest(spark: SparkSession, path: str, journal: str) -> Manifest:
-    """Where the archive of a journal stands. Raises ArchiveError if it has nothing of it."""
+    """The newest manifest of a journal's archive. Raises ArchiveError if the archive has nothing of that journal."""
     found = ManifestLog(spark, path, journal).newest()
     if found is None:
         raise ArchiveError(f"{path} has nothing of journal {journal}")
@@ -38,7 +38,8 @@ def newest_manifest(spark: SparkSession, path: str, journal: str) -> Manifest:
 
 
 def archive_path(source: JournalSource, control: Control) -> str:
-    """Where the journal is archived, as its marks say. Raises ArchiveError if it is not, or in two places."""
+    """Where the journal is archived, according to its marks. Raises ArchiveError if it is not archived, or in two
+    places."""
     paths = sorted({mark.path for mark in control.archives.values()})
     if len(paths) != 1:
         told = f"is archived to {' and '.join(paths)}" if paths else "has no archive"
@@ -47,7 +48,7 @@ def archive_path(source: JournalSource, control: Control) -> str:
 
 
 def require_beginning(spark: SparkSession, path: str, journal: str) -> None:
-    """Raises ArchiveError for an archive of a journal that does not begin with every shard's first frame."""
+    """Raises ArchiveError if the archive of a journal does not begin with every shard's first frame."""
     part = F.col("part")
     parts = read_manifests(spark, path, journal).select("number", F.explode("shards").alias("part"))
     firsts = parts.where(part["records"] > 0).groupBy(part["shard"]).agg(F.min_by("part", "number").alias("first"))
@@ -62,7 +63,7 @@ def require_beginning(spark: SparkSession, path: str, journal: str) -> None:
 
 
 def as_records(archived: DataFrame, topic: str) -> DataFrame:
-    """Archived records with Kafka's columns, as `source.batch` gives them."""
+    """Archived records in Kafka's columns, like those of `source.batch`."""
     return archived.select(
         "key",
         "value",
@@ -74,9 +75,10 @@ def as_records(archived: DataFrame, topic: str) -> DataFrame:
 
 
 def joined(spark: SparkSession, source: JournalSource, journal: JournalIdentity, path: str) -> DataFrame:
-    """The archive, and the committed WAL from where it ends, in Kafka's columns: no gap and no overlap.
+    """The archive followed by the committed WAL from the archive's end, in Kafka's columns, without a gap or an
+    overlap.
 
-    Raises ArchiveError for an archive of another journal or one without its beginning, GapError if the WAL has been
+    Raises ArchiveError for an archive of another journal or without its beginning, and GapError if the WAL has been
     trimmed beyond the archive.
     """
     manifest = newest_manifest(spark, path, source.journal)
@@ -85,7 +87,7 @@ def joined(spark: SparkSession, source: JournalSource, journal: JournalIdentity,
     require_beginning(spark, path, source.journal)
     starting = manifest.ends()
     readable_start(spark, source, journal, starting, mend=f"the archive {path} ends before that")
-    # newest first: what is archived meanwhile lies behind it
+    # newest manifest first: what is archived meanwhile comes after it
     archived = as_records(read_archive(spark, path, source.journal), source.wal)
     ends = F.create_map(*(F.lit(n) for pair in sorted(starting.items()) for n in pair))
     before = archived.where(F.col("offset") < ends[F.col("partition")])

@@ -1,7 +1,7 @@
-"""The user's Kafka client properties, which are librdkafka's, as Spark's Kafka source and sink take them.
+"""The user's Kafka client properties, which have librdkafka's names, translated for Spark's Kafka source and sink.
 
-Connecting and authenticating must mean the same for every client; tuning of librdkafka means nothing here.
-Certificates and keys go along as text, so that executors on other machines need no files.
+Properties that connect and authenticate must mean the same for every client; librdkafka's tuning means nothing here.
+Certificates and keys are passed as text, so that executors on other machines need no files.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _HOSTNAME_CHECK = "ssl.endpoint.identification.algorithm"
 
 
 def java_options(properties: Mapping[str, str]) -> dict[str, str]:
-    """Options of Spark's Kafka source and sink; one that starts with `kafka.` is one already.
+    """Options of Spark's Kafka source and sink. A property that starts with `kafka.` is passed unchanged.
 
-    Raises ConfigError for a `ssl.` or `sasl.` property that the Java client has nothing for.
+    Raises ConfigError for a `ssl.` or `sasl.` property that the Java client has no counterpart for.
     """
     own = {key: value for key, value in properties.items() if key.startswith("kafka.")}
     theirs = {key: value for key, value in properties.items() if key not in own}

@@ -1,7 +1,8 @@
-"""WAL records with their parsed frames -> operations, one row each; and the records that are no frames, with why.
+"""WAL records with parsed frames become operations, one row each. Records that are no frames become dead letters, with
+the reason.
 
-Rules are docs/FORMAT.md's, written again as Spark expressions. A record is either a frame or a dead letter, never
-neither: an operation that must not be there makes its whole record a dead letter, as it stops a worker.
+The rules are those of docs/FORMAT.md, written again as Spark expressions. A record is either a frame or a dead letter:
+an operation that must not be there makes its whole record a dead letter, just as it stops a worker.
 
 Hot path: expressions only, evaluated in the JVM.
 """
@@ -20,7 +21,7 @@ from loaders.spark.session.wire import FORMAT, FRAME_SCHEMA, MAGIC
 RECORD_SCHEMA = (
     f"topic string, partition int, offset bigint, timestamp timestamp, value binary, frame struct<{FRAME_SCHEMA}>"
 )
-"""What the functions here take: Kafka's columns, and what `wire.with_frame` adds."""
+"""The input of these functions: Kafka's columns, and the column that `wire.with_frame` adds."""
 
 _KIND_MAX = 255
 _NONCE_BYTES = 16
@@ -30,13 +31,14 @@ _OF_A_TRANSACTION = ("PREPARE", "COMMIT", "ROLLBACK")
 
 
 def frames(records: DataFrame, journal: JournalIdentity) -> DataFrame:
-    """One row a frame, heartbeats too, in no order: docs/SPARK.md has the columns; with `skip`, if records have it."""
+    """One row for each frame, heartbeats too, in no order; docs/SPARK.md has the columns. The result has `skip` if
+    records have it."""
     columns = (*_place(), *_of_frame("number", "previous", "last", "issued", "count"))
     return _good(records, journal).select(*columns, *(column for column in ("skip",) if column in records.columns))
 
 
 def operations(records: DataFrame, journal: JournalIdentity) -> DataFrame:
-    """One row an operation, in no order: docs/SPARK.md has the columns."""
+    """One row for each operation, in no order; docs/SPARK.md has the columns."""
     exploded = _good(records, journal).select(
         *_place(), *_of_frame("number"), F.posexplode(F.col("frame")["operations"]).alias("index", "operation")
     )
@@ -92,7 +94,7 @@ def _fault(journal: JournalIdentity) -> Column:
 
 
 def _frame_fault(journal: JournalIdentity) -> Column:
-    """The same without a look at each operation."""
+    """The fault of a frame as a whole, without a look at each operation."""
     frame = F.col("frame")
     numbers = (frame["epoch"] < 1) | (frame["group"] < 1) | (frame["number"] < 1)
     faults = (
@@ -128,7 +130,7 @@ def _first_operation_fault(frame: Column, journal: JournalIdentity) -> Column:
 
 
 def _operation_fault(op: Column, frame: Column, journal: JournalIdentity) -> Column:
-    """Why an operation must not be there; null if it may."""
+    """Why an operation must not be in its frame; null if it may."""
     kind, of = op["type"], F.col("partition")
     home = op["id"].bitwiseAND(F.lit(VIRTUAL_SHARDS - 1)) % journal.shards
     record = (

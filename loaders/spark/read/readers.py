@@ -1,11 +1,11 @@
-"""A journal's topics as DataFrames with typed columns, as of now or as streams: docs/SPARK.md has all columns.
+"""A journal's topics as DataFrames with typed columns, as of now or as streams; docs/SPARK.md has all columns.
 
     read_wal, stream_wal       operations and frames, and the records that are no frames
-    read_table, stream_table   records with their updates, marks, what was skipped; or every change of a row
-    read_transactions          what is in doubt, and the operations that wait for it
+    read_table, stream_table   records with their updates, marks, skipped records; or every change of a row
+    read_transactions          transactions in doubt, and the operations that wait for them
 
-DataFrames are lazy: every action reads the topic again, as it is then. What Spark says of Kafka in one becomes the
-journal's errors within `failures.journal_errors`.
+DataFrames are lazy: every action reads the topic again, as it is then. Within `failures.journal_errors`, Spark's errors
+about Kafka become the journal's errors.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ARCHIVED_OR_LEFT = f"include_archive=True reads it from the archive, {_LEFT}"
 
 
 class Wal(NamedTuple):
-    """A WAL, or a part of it. A record is a frame or a dead letter."""
+    """A WAL or a part of it. Each record is a frame or a dead letter."""
 
     operations: DataFrame
     frames: DataFrame
@@ -55,14 +55,14 @@ class Table(NamedTuple):
 
 
 class TableChanges(NamedTuple):
-    """Rows as they are written."""
+    """Rows of a table topic as they are written."""
 
     changes: DataFrame
     dead_letters: DataFrame
 
 
 class Transactions(NamedTuple):
-    """What a table holds of transactions that are not settled."""
+    """The transactions of a table that are not settled."""
 
     transactions: DataFrame
     operations: DataFrame
@@ -81,13 +81,13 @@ def read_wal(
 ) -> Wal:
     """The committed WAL, or each shard's part from `starting` to before `ending` ({shard: offset}, of all shards).
 
-    `source.EARLIEST` for an offset takes what there is of a trimmed shard. With `include_archive`, an archive's path
-    or True for the one that the journal is archived to, it is all that the archive has and the WAL from there on, and
-    there is nothing to bound.
+    `source.EARLIEST` as an offset takes what is left of a trimmed shard. `include_archive` is an archive's path, or
+    True for the archive that the journal's marks name: the result is then all that the archive has and the WAL from its
+    end, and cannot be bounded.
 
-    Raises TopicError for a journal that does not exist, RowError for one of another format, GapError if records that
-    were asked for have been trimmed; it names what is gone. ConfigError for offsets that leave a shard out.
-    ArchiveError as `archived.joined` and `archived.archive_path`.
+    Raises TopicError for a journal that does not exist, RowError for one of another format, GapError if requested
+    records have been trimmed (the error names them), ConfigError for offsets that leave a shard out, and ArchiveError
+    like `archived.joined` and `archived.archive_path`.
     """
     if include_archive is not False:
         return _with_archive(spark, source, include_archive, bounded=starting is not None or ending is not None)
@@ -104,9 +104,9 @@ def stream_wal(
     starting: Mapping[int, int] | None = None,
     max_offsets: int | None = None,
 ) -> Wal:
-    """The same as streams; each of them that is started reads the topic. Raises as `read_wal`.
+    """The WAL as streams. Each stream that is started reads the topic. Raises the errors of `read_wal`.
 
-    Where a query goes on from its checkpoint and finds that records were trimmed meanwhile, the query fails.
+    A query that goes on from its checkpoint fails if records were trimmed meanwhile.
     """
     journal, begun = identity_and_begun(spark, source)
     start = readable_start(spark, source, journal, starting, begun=begun, mend=_LEFT)
@@ -114,15 +114,16 @@ def stream_wal(
 
 
 def read_table(spark: SparkSession, source: JournalSource) -> Table:
-    """The records with their updates, as of each shard's newest mark. Raises TopicError and RowError as `read_wal`."""
+    """The records with their updates, as of each shard's newest mark. Raises TopicError and RowError like
+    `read_wal`."""
     state, newest = _state(spark, source)
     return Table(rows.records(state), rows.marks(state), rows.skipped(state), rows.dead_letters(newest))
 
 
 def skipped_places(spark: SparkSession, source: JournalSource) -> list[tuple[int, int]]:
-    """The WAL records (shard, offset) that operators had skipped by now. Raises as `read_table`."""
+    """The WAL records (shard, offset) that operators have had skipped. Raises the errors of `read_table`."""
     identity(spark, source)
-    # the few that there are, before rows are brought together
+    # filter first: they are few
     found = batch(spark, source, source.table).where(F.substring("key", 1, 1) == F.lit(b"s"))
     with journal_errors(source):
         rows_ = rows.skipped(rows.changes(rows.newest(found))).select("shard", "offset").collect()
@@ -130,14 +131,14 @@ def skipped_places(spark: SparkSession, source: JournalSource) -> list[tuple[int
 
 
 def stream_table(spark: SparkSession, source: JournalSource, *, max_offsets: int | None = None) -> TableChanges:
-    """Every row that is written or deleted, marks too: rows up to a shard's MARK belong together."""
+    """Every row that is written or deleted, marks included. The rows up to a shard's MARK belong together."""
     identity(spark, source)
     records = stream(spark, source, source.table, max_offsets=max_offsets)
     return TableChanges(rows.changes(records), rows.dead_letters(records))
 
 
 def read_transactions(spark: SparkSession, source: JournalSource) -> Transactions:
-    """Transactions of more than one group that are not settled, with their xids; and the operations staged for them."""
+    """Transactions of more than one group that are not settled, with their xids, and the operations staged for them."""
     state, _ = _state(spark, source)
     staged = state.where(F.col("row") == "STAGED")
     of_operation = ("type", "id", "kind", "data", "replaceable", "subject", "position")
@@ -165,7 +166,7 @@ def _wal(records: DataFrame, journal: JournalIdentity) -> Wal:
 
 
 def _state(spark: SparkSession, source: JournalSource) -> tuple[DataFrame, DataFrame]:
-    """The newest rows, typed, and as they are."""
+    """The newest rows, typed, and the same rows untyped."""
     identity(spark, source)
     newest = rows.newest(batch(spark, source, source.table))
     return rows.changes(newest), newest

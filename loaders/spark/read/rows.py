@@ -1,10 +1,10 @@
-"""Table records -> typed rows: as changes, deletions included, or as the state that the newest row of each key gives.
+"""Table records become typed rows: changes, deletions included, or the state that the newest row of each key gives.
 
-Compaction is lazy and keys come in any number, so a state is made here: the newest row of each key, without those that
-are deleted. It is the fold of the WAL up to each shard's mark: a worker writes rows and the mark behind them in one
-Kafka transaction, and only whole ones are read (docs/FORMAT.md).
+Compaction is lazy, so a topic may hold many rows of one key. The state is made here: it is the newest row of each key,
+without deleted ones. It is the fold of the WAL up to each shard's mark, because a worker writes rows and then the mark
+in one Kafka transaction, and only whole transactions are read (docs/FORMAT.md).
 
-Hot path: expressions only, and one shuffle for a state: everything of a record is brought together once.
+Hot path: expressions only, and one shuffle for a state: all rows of a record are brought together once.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ _TYPES: Mapping[tuple[bytes, int], str] = {
     (b"m", 3): "MARK",
     (b"s", 11): "SKIPPED",
 }
-"""A row's type by its key's tag and length."""
+"""A row's type by the tag and length of its key."""
 
 _LIKE_OPERATIONS = ("RECORD", "UPDATE", "STAGED")
-"""Their messages have the fields of `Staged`, or some of them."""
+"""Rows whose messages have the fields of `Staged`, or some of them."""
 
 _SHARD_FIRST = ("MARK", "SKIPPED")
-"""Keys that begin with their shard."""
+"""Rows whose keys begin with their shard."""
 _SPILLED = 2
-"""What tells the key of a spilled update from that of a replaceable one."""
+"""The byte that distinguishes the key of a spilled update from that of a replaceable one."""
 
 _XID_PART_BYTES_MAX = 64
 _FORMAT_ID_MAX = 2**31 - 1
 
 _OWNER_BYTES = 9
-"""Of a key: what all rows of one record, or of one transaction, have in common."""
+"""Length of the part of a key that all rows of one record, or of one transaction, share."""
 
 MOMENTS_END_MS = 253_402_214_400_000
-"""The last day of the year 9999, in UTC: readers in any time zone have every time before it. A client's "never" is
-often far behind, where no timestamp is."""
+"""The last day of the year 9999 in UTC. Readers in any time zone can show every time before it. A client's "never" is
+often a time far later, which no timestamp can hold."""
 
 UPDATE_SCHEMA = (
     "struct<position: struct<offset: bigint, index: int, ordinal: int>, kind: int, data: binary, replaceable: boolean, "
@@ -63,7 +63,8 @@ def newest(records: DataFrame) -> DataFrame:
 
 
 def changes(records: DataFrame) -> DataFrame:
-    """One row a record, in no order: docs/SPARK.md has the columns. What is no row is in `dead_letters` instead."""
+    """One row for each record, in no order; docs/SPARK.md has the columns. Records that are no rows are in
+    `dead_letters`."""
     typed = _typed(records).where(F.col("fault").isNull())
     op, parsed_ = F.col("parsed")["operation"], F.col("parsed")
     row = F.col("row")
@@ -149,7 +150,7 @@ def transactions(state: DataFrame) -> DataFrame:
 
 
 def type_of_key() -> Column:
-    """A row's type by its key; null for bytes that are no key."""
+    """The type of the row with this key; null for bytes that are no key."""
     tag, size = F.expr("substring(key, 1, 1)"), F.length("key")
     return F.coalesce(*(F.when((tag == F.lit(at)) & (size == of), type_) for (at, of), type_ in _TYPES.items()))
 
@@ -161,7 +162,7 @@ def shard_of_key() -> Column:
 
 
 def _typed(records: DataFrame) -> DataFrame:
-    """`records` with `row`, `parsed` (a struct of the messages, of which one is not null) and `fault`."""
+    """`records` with `row`, `parsed` (a struct of the messages, one of which is not null) and `fault`."""
     with_row = records.withColumn("row", type_of_key())
     is_there = F.col("value").isNotNull()
     messages = F.struct(
@@ -176,7 +177,7 @@ def _typed(records: DataFrame) -> DataFrame:
 
 
 def _fault(of: Column) -> Column:
-    """Why a row is none; null for one that is. Of bytes that do not parse all fields are null."""
+    """Why a record is no row; null if it is one. For bytes that do not parse, all fields are null."""
     nothing = F.lit("a value that does not parse as what its key says")
     another = F.lit("a row whose value is of another record or transaction than its key")
     elsewhere = F.lit("a row whose value is of another place than its key")
@@ -230,7 +231,7 @@ def _wrong(found: Column, expected: Column, nothing: Column, another: Column) ->
 
 
 def _number(start: int, size: int) -> Column:
-    """A big-endian number of the key."""
+    """A big-endian number in the key."""
     return F.conv(F.hex(F.expr(f"substring(key, {start}, {size})")), 16, 10).cast("bigint")
 
 
@@ -257,7 +258,7 @@ def _update(of: Column) -> Column:
 
 
 def moment(ms: Column) -> Column:
-    """The time of milliseconds since 1970; null for none, and for one from `MOMENTS_END_MS` on."""
+    """The time of milliseconds since 1970; null if there is none, or if it is `MOMENTS_END_MS` or later."""
     known = F.when((ms > 0) & (ms < MOMENTS_END_MS), ms)
     return F.timestamp_seconds(known.cast("decimal(20, 0)") * F.lit(Decimal("0.001")))
 
@@ -274,7 +275,7 @@ def _transaction(of: Column) -> Column:
 
 
 def _xid(of: Column) -> Column:
-    """Null where what a PREPARE carried is no xid: somebody prepared without XA."""
+    """The xid that a PREPARE carried; null if its data is no xid, because somebody prepared without XA."""
     told = F.struct(
         F.coalesce(of["format_id"], F.lit(0)).alias("format_id"),
         of["gtrid"].alias("gtrid"),

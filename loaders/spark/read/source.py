@@ -1,7 +1,7 @@
-"""The topics of a journal by Spark's own Kafka source: committed records only, and no gap is passed over.
+"""The topics of a journal by Spark's own Kafka source: it reads committed records only, and no gap goes unnoticed.
 
-What connects and authenticates is said once, in the journal's settings, with librdkafka's names; `client_options` makes
-of it what the Java client wants.
+The journal's settings say once how to connect and authenticate, with librdkafka's names; `client_options` translates
+this for the Java client.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ IDENTITY_KEY = b"journal"
 EPOCH_KEY = b"epoch"
 ARCHIVE_KEYS, TRIM_KEYS, SKIP_KEYS = b"archive/", b"trim/", b"skip/"
 EARLIEST, LATEST = -2, -1
-"""In place of an offset: where the partition starts, where it ends."""
+"""In the place of an offset: where the partition starts, or where it ends."""
 
 
 @dataclass(frozen=True)
@@ -63,24 +63,25 @@ class JournalSource:
 
     @property
     def access(self) -> Access:
-        """Who asks the brokers."""
+        """The client whose permissions the brokers check."""
         return access_of(self.bootstrap_servers, self.properties)
 
     def options(self) -> dict[str, str]:
-        """What Spark's Kafka source and sink are told about the brokers. Raises ConfigError for what Java has not."""
+        """What Spark's Kafka source and sink are told about the brokers. Raises ConfigError for a property that Java
+        has no counterpart for."""
         return java_options(self.properties) | {"kafka.bootstrap.servers": self.bootstrap_servers}
 
 
 @dataclass(frozen=True)
 class JournalIdentity:
-    """Of which journal frames are: what its control row says."""
+    """Identity of the journal that frames belong to, from its control row."""
 
     uuid: bytes
     shards: int
 
 
 def require_all_shards(journal: JournalIdentity, offsets: Mapping[int, int] | None) -> None:
-    """Raises ConfigError for offsets that leave a shard out, or name one that the journal has not."""
+    """Raises ConfigError for offsets that leave a shard out, or name one that the journal does not have."""
     wanted = set(range(journal.shards))
     if offsets is not None and offsets.keys() != wanted:
         named = ", ".join(map(str, sorted(offsets))) or "no shard"
@@ -88,17 +89,18 @@ def require_all_shards(journal: JournalIdentity, offsets: Mapping[int, int] | No
 
 
 class Control(NamedTuple):
-    """What readers want of a journal's control rows."""
+    """The control rows that readers need."""
 
     identity: JournalIdentity
     begun: bool
-    """Whether it was ever activated."""
+    """The journal was activated at least once."""
     archives: dict[int, Archive]
-    """The archive's mark of each shard that has one, of this journal."""
+    """The archive's mark of each shard that has one in this journal."""
     trims: dict[int, Trim]
-    """The newest trim of each shard that was trimmed, of this journal."""
+    """The newest trim of each shard of this journal that was trimmed."""
     skip_requests: frozenset[tuple[int, int]]
-    """The WAL records (shard, offset) that operators asked to have skipped: whether a worker did, the table says."""
+    """The WAL records (shard, offset) that operators asked to have skipped. The table says whether a worker skipped
+    them."""
 
 
 def batch(
@@ -112,8 +114,8 @@ def batch(
 ) -> DataFrame:
     """A topic's committed records, read anew by every action: key, value, topic, partition, offset, timestamp.
 
-    `shards` are the partitions to read; all without it. `starting` and `ending` are {partition: offset}, the first
-    included, the other not; they name all that are read (Spark refuses anything else), `EARLIEST` and `LATEST` too.
+    `shards` are the partitions to read, by default all. `starting` (inclusive) and `ending` (exclusive) are {partition:
+    offset}, and must name every partition that is read, as Spark requires. They may be `EARLIEST` and `LATEST`.
     """
     which = {"subscribe": topic} if shards is None else {"assign": json.dumps({topic: sorted(shards)})}
     begin = None if starting is None else {topic: starting}
@@ -130,7 +132,7 @@ def batch_topics(
     starting: Mapping[str, Mapping[int, int]],
     ending: Mapping[str, Mapping[int, int]],
 ) -> DataFrame:
-    """Several topics' records, as `batch`; of the partitions where `ending` is beyond `starting`."""
+    """Records of several topics, like `batch`, from the partitions where `ending` is beyond `starting`."""
     found = ((topic, {s: end for s, end in ends.items() if end > starting[topic][s]}) for topic, ends in ending.items())
     end = {topic: of for topic, of in found if of}
     begin = {topic: {shard: starting[topic][shard] for shard in of} for topic, of in end.items()}
@@ -148,7 +150,7 @@ def stream(
     starting: Mapping[int, int] | None = None,
     max_offsets: int | None = None,
 ) -> DataFrame:
-    """The same as a stream. `starting` counts where the query has no checkpoint; `max_offsets` bounds a micro-batch."""
+    """A topic as a stream. `starting` counts for a query without a checkpoint; `max_offsets` bounds a micro-batch."""
     begin = None if starting is None else {topic: starting}
     return _streamed(spark, _reading(source, {"subscribe": topic}, begin), max_offsets)
 
@@ -160,22 +162,23 @@ def stream_topics(
     *,
     max_offsets: int | None = None,
 ) -> DataFrame:
-    """Several topics as one stream: those of `starting`, which has the offsets of all partitions of each."""
+    """Several topics as one stream; `starting` has the offsets of all partitions of each topic."""
     return _streamed(spark, _reading(source, {"subscribe": ",".join(starting)}, starting), max_offsets)
 
 
 def identity(spark: SparkSession, source: JournalSource) -> JournalIdentity:
-    """Which journal it is. Raises TopicError for one that `init` has not made, RowError for one of another format."""
+    """The journal's identity. Raises TopicError for a journal that `init` has not made, RowError for one of another
+    format."""
     return identity_and_begun(spark, source)[0]
 
 
 def identity_and_begun(spark: SparkSession, source: JournalSource) -> tuple[JournalIdentity, bool]:
-    """The same, and whether it was ever activated: then every shard of its WAL has a marker."""
+    """The journal's identity, and whether it was ever activated: every shard of its WAL has a marker then."""
     return control(spark, source)[:2]
 
 
 def control(spark: SparkSession, source: JournalSource) -> Control:
-    """What the control rows say, in one look. Raises as `identity`."""
+    """The control rows, read at once. Raises the errors of `identity`."""
     found = _control_rows(spark, source)
     if IDENTITY_KEY not in found:
         raise TopicError(f"journal {source.journal} is not initialised: run `kafka-journal init -j {source.journal}`")
@@ -195,7 +198,7 @@ def control(spark: SparkSession, source: JournalSource) -> Control:
 def _advice(
     source: JournalSource, rows: Mapping[bytes, Row], keys: bytes, message: type[_Message]
 ) -> Iterator[_Message]:
-    """Of rows that count as absent where they do not parse (docs/FORMAT.md)."""
+    """Rows that count as absent if they do not parse (docs/FORMAT.md)."""
     for key, row in rows.items():
         if key.startswith(keys):
             try:
@@ -206,7 +209,8 @@ def _advice(
 
 
 def _control_rows(spark: SparkSession, source: JournalSource) -> dict[bytes, Row]:
-    """By key, the newest of those rows that are there. One partition, and not many keys: a shuffle would cost more."""
+    """The newest row of each key, without deleted ones. There is one partition and few keys, so a shuffle would cost
+    more."""
     wanted = F.col("key").isin(IDENTITY_KEY, EPOCH_KEY)
     for keys in (ARCHIVE_KEYS, TRIM_KEYS, SKIP_KEYS):
         wanted |= F.substring("key", 1, len(keys)) == F.lit(keys)
@@ -218,7 +222,7 @@ def _control_rows(spark: SparkSession, source: JournalSource) -> dict[bytes, Row
 
 
 def _identity(source: JournalSource, row: Row) -> JournalIdentity:
-    """Raises RowError for one of another format."""
+    """The identity that a row holds. Raises RowError for another format."""
 
     def fault(reason: str) -> RowError:
         return RowError(reason, topic=source.control, partition=0, offset=row["offset"])
@@ -238,16 +242,16 @@ def _reading(
     source: JournalSource, which: Mapping[str, str], starting: Mapping[str, Mapping[int, int]] | None
 ) -> dict[str, str]:
     return {
-        # three tries: an unreachable broker is known in a minute, a slow one is waited for; the user's may replace it
+        # three tries: an unreachable broker is noticed in a minute, a slow one is waited for; users may override it
         "kafka.default.api.timeout.ms": "20000",
         "kafka.request.timeout.ms": "20000",
-        # what is read is there: a look further, which a consumer takes by itself, would hold up all that it asks next
+        # all that is read exists: a fetch beyond it, which a consumer makes by itself, would delay its next request
         "kafka.fetch.max.wait.ms": "10",
         **source.options(),
         **which,
         "startingOffsets": "earliest" if starting is None else _offsets(starting),
         "failOnDataLoss": "true",
-        # else a consumer's question would make a topic where brokers have auto.create.topics.enable
+        # otherwise a consumer's request would create a topic where brokers have auto.create.topics.enable
         "kafka.allow.auto.create.topics": "false",
         "kafka.isolation.level": "read_committed",
     }

@@ -22,7 +22,7 @@ from loaders.spark.session.failures import journal_errors
 from loaders.spark.session.wire import with_frame
 
 _SHARDS_AT_ONCE = 16
-"""Branches of one plan."""
+"""Number of shards in one query plan."""
 
 
 def readable_start(
@@ -34,11 +34,11 @@ def readable_start(
     mend: str,
     begun: bool | None = None,
 ) -> Mapping[int, int]:
-    """Where to read the WAL from to have all frames, or all from `starting` on. By offsets: what is trimmed behind this
-    look is an error of whoever reads then, where "earliest" would begin behind it.
+    """Where to read the WAL from, to have all frames or all from `starting` on. The result has offsets: a reader of
+    records that are trimmed after this check gets an error, where "earliest" would silently begin after them.
 
-    Raises GapError unless they are all there; it names what is gone, and says `mend`. `begun` as `identity_and_begun`
-    has it; asked for without.
+    Raises GapError unless all records are there; it names what is gone, and says `mend`. `begun` is that of
+    `identity_and_begun`; it is looked up if it is not given.
     """
     require_all_shards(journal, starting)
     if starting is not None:
@@ -54,7 +54,7 @@ def readable_start(
     told = "; ".join(filter(None, (_what_is_gone(shard, first.get(shard), asked.get(shard)) for shard in gone)))
     if told:
         raise GapError(f"{source.wal} has been trimmed: {told} ({mend})")
-    # of a shard that has its first frame, what stood before that was aborted
+    # if a shard has its first frame, only aborted records stood before that
     return starting if starting is not None else {shard: row["offset"] for shard, row in first.items()}
 
 
@@ -62,9 +62,10 @@ class Begin(NamedTuple):
     """Where the WAL begins."""
 
     offsets: dict[int, int]
-    """Of each shard; `EARLIEST` of one that has no record. Who reads from here is told of what is trimmed meanwhile."""
+    """The first offset of each shard; `EARLIEST` for a shard without records. A reader from here gets an error for what
+    is trimmed meanwhile."""
     trimmed: frozenset[int]
-    """The shards that do not begin with their first frame any more."""
+    """The shards that no longer begin with their first frame."""
 
 
 def begin_of(spark: SparkSession, source: JournalSource, journal: JournalIdentity) -> Begin:
@@ -81,7 +82,7 @@ def begin_of(spark: SparkSession, source: JournalSource, journal: JournalIdentit
 def _first_frames(
     spark: SparkSession, source: JournalSource, shards: Iterable[int], starting: Mapping[int, int] | None
 ) -> dict[int, Row]:
-    """The first record of each shard (that has one): shard, offset and its frame's number, null for no frame."""
+    """The first record of each shard that has one: shard, offset and the number of its frame (null for no frame)."""
     found: dict[int, Row] = {}
     left = sorted(shards)
     while left:
@@ -106,8 +107,8 @@ def _first_frames(
 
 
 def _is_there(spark: SparkSession, source: JournalSource, journal: JournalIdentity) -> bool:
-    """Whether every shard has its first record, which is at offset 0: one small job, where asking where shards begin
-    takes one a shard."""
+    """Whether every shard has its first record, which is at offset 0. This is one small job; to ask where shards begin
+    takes one job for each."""
     firsts = dict.fromkeys(range(journal.shards), 0)
     records = batch(spark, source, source.wal, starting=firsts, ending=dict.fromkeys(firsts, 1))
     try:
@@ -119,7 +120,7 @@ def _is_there(spark: SparkSession, source: JournalSource, journal: JournalIdenti
 
 
 def _unreadable(spark: SparkSession, source: JournalSource, asked: Mapping[int, int]) -> list[int]:
-    """The shards that cannot be read from the offset asked for."""
+    """The shards that cannot be read from the given offset."""
     try:
         _first_frames(spark, source, asked, asked)
     except GapError:
@@ -131,7 +132,7 @@ def _unreadable(spark: SparkSession, source: JournalSource, asked: Mapping[int, 
 
 
 def _what_is_gone(shard: int, first: Row | None, asked: int | None) -> str | None:
-    """Of a shard that was to be read from offset `asked` on, or from its start; None if nothing is."""
+    """The lost part of a shard that was to be read from offset `asked`, or from its start; None if nothing is lost."""
     if first is None:
         return f"shard {shard}: all of it"
     number, begins = first["number"], f"the WAL begins at offset {first['offset']}"

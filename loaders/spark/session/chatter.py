@@ -14,12 +14,12 @@ _STDOUT, _STDERR = 1, 2
 _KEPT_BYTES_MAX = 1 << 20
 _READ_BYTES = 1 << 16
 _LAST_WORDS_S = 5.0
-"""For those of a JVM that has ended."""
+"""How long to wait for the last output of a JVM that has ended."""
 
 
 class _Listener(threading.Thread):
-    """Reads what is written to `writer`, for as long as anybody has that open: of a start the last of it is kept, of
-    what comes later nothing. A job may run for months."""
+    """Reads what is written to `writer` as long as anybody has that open. It keeps the last output of a start and
+    nothing of what comes later, as a job may run for months."""
 
     def __init__(self) -> None:
         super().__init__(name="kafka-journal-spark", daemon=True)
@@ -39,17 +39,15 @@ class _Listener(threading.Thread):
         self._kept.clear()
 
     def last_words(self) -> bytes:
-        """What was said, by one that did not start."""
+        """The last output of a JVM that did not start."""
         self.join(_LAST_WORDS_S)
         return bytes(self._kept)
 
 
 @contextmanager
 def starting_spark(*, quiet: bool) -> Iterator[None]:
-    """A JVM that is started meanwhile writes all it has to say, for as long as it lives, to standard error.
-
-    If `quiet`, to nowhere; what it says of a start that fails (MissingExtraError) is shown.
-    """
+    """While this holds, a JVM that is started writes to standard error for as long as it lives. If `quiet`, it writes
+    to nowhere, and its output is shown only if the start fails (MissingExtraError)."""
     if not quiet:
         with _written_to(_STDERR):
             yield
@@ -71,7 +69,7 @@ def starting_spark(*, quiet: bool) -> Iterator[None]:
 
 @contextmanager
 def _written_to(place: int) -> Iterator[None]:
-    """Both standard outputs of this process, and of those that it starts meanwhile."""
+    """Redirect both standard outputs of this process, and of processes that it starts meanwhile."""
     sys.stdout.flush()
     sys.stderr.flush()
     before = {of: os.dup(of) for of in (_STDOUT, _STDERR)}

@@ -1,6 +1,7 @@
-"""What Spark raises for the journal's topics, as the journal's own errors.
+"""Spark's errors about the journal's topics, translated into the journal's own errors.
 
-DataFrames are lazy: Spark meets Kafka in an action, perhaps one of the caller's. `journal_errors` goes around those.
+DataFrames are lazy: Spark meets Kafka in an action, perhaps one of the caller's. The caller wraps such actions in
+`journal_errors`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from journal.errors import GapError, JournalError, KafkaRefusedError, KafkaUnava
 from journal.kafka.access import Access, Need, on_cluster, on_group, on_topic, on_transactional_id
 
 SPARK_ERRORS = (Py4JJavaError, PySparkException)
-"""What PySpark raises for what its JVM does."""
+"""Errors that PySpark raises when its JVM raises one."""
 READING, WRITING = "Read", "Write"
 _KAFKA = "org.apache.kafka."
 _NO_TOPIC = f"{_KAFKA}common.errors.UnknownTopicOrPartitionException"
@@ -27,18 +28,18 @@ _CAUSES_MAX = 20
 
 
 class Cause(NamedTuple):
-    """One of the Java exceptions behind an error, the outermost first."""
+    """One of the Java exceptions behind an error."""
 
     name: str
     message: str
     thrown_in: str
-    """The class that threw it."""
+    """The class that threw the exception."""
     thrown: Any
-    """Itself, in the JVM."""
+    """The exception itself, in the JVM."""
 
 
 class Asked(Protocol):
-    """The journal whose topics Spark was asked for: a `JournalSource`."""
+    """The journal whose topics Spark reads or writes: a `JournalSource`."""
 
     @property
     def journal(self) -> str: ...
@@ -50,7 +51,7 @@ class Asked(Protocol):
 @contextmanager
 def journal_errors(source: Asked, doing: str = READING) -> Iterator[None]:
     """Raises TopicError, GapError, KafkaUnavailableError or KafkaRefusedError for what Spark says of Kafka. `doing` is
-    what is done with a topic, by the operation's name in Kafka."""
+    Kafka's name of the operation on the topics."""
     try:
         yield
     except SPARK_ERRORS as error:
@@ -61,7 +62,7 @@ def journal_errors(source: Asked, doing: str = READING) -> Iterator[None]:
 
 
 def translated(error: Exception, source: Asked, doing: str = READING) -> JournalError | None:
-    """What an error of Spark's (of an action, or of a streaming query) means for the journal; None if nothing."""
+    """The journal's error for an error of Spark's (of an action or a streaming query); None if there is none."""
     causes, journal = java_causes(error), source.journal
     names = [cause.name for cause in causes]
     said = causes[-1].message if causes else ""
@@ -79,7 +80,7 @@ def translated(error: Exception, source: Asked, doing: str = READING) -> Journal
 
 
 def _lacking(cause: Cause, doing: str) -> list[Need]:
-    """What a client was not allowed to do, if that is what Kafka has said."""
+    """The permissions that a client lacks, if Kafka refused it for that reason."""
     match cause.name.removeprefix(f"{_KAFKA}common.errors."):
         case "TopicAuthorizationException":
             return [on_topic(name, doing) for name in sorted(cause.thrown.unauthorizedTopics())]
@@ -93,8 +94,8 @@ def _lacking(cause: Cause, doing: str) -> list[Need]:
 
 
 def java_causes(error: Exception) -> list[Cause]:
-    """The Java exceptions that an error of PySpark's stands for."""
-    # PySpark keeps the original of those that it has a class for, under no public name
+    """The Java exceptions behind an error of PySpark's, the outermost first."""
+    # for an exception that PySpark has a class for, the original has no public name
     thrown: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     found: list[Cause] = []
     while thrown is not None and len(found) < _CAUSES_MAX:
@@ -106,7 +107,7 @@ def java_causes(error: Exception) -> list[Cause]:
 
 
 def in_words(error: Exception) -> str:
-    """What an error of Spark's comes to, in one line: the innermost Java exception's, or its own."""
+    """An error of Spark's in one line: the innermost Java exception, or the error itself."""
     causes = java_causes(error)
     name, told = (causes[-1].name, causes[-1].message) if causes else (type(error).__name__, str(error))
     first = next((line.strip() for line in told.splitlines() if line.strip()), "")
@@ -114,5 +115,6 @@ def in_words(error: Exception) -> str:
 
 
 def _is_data_loss(cause: Cause) -> bool:
-    """Spark's source has no class of its own for offsets that are gone; it throws no other IllegalStateException."""
+    """Whether records are gone. Spark's source has no class of its own for this, and throws IllegalStateException for
+    nothing else."""
     return cause.name == "java.lang.IllegalStateException" and cause.thrown_in.startswith(_SOURCE)

@@ -1,4 +1,4 @@
-"""Which packages of Spark's and Delta Lake's go with which PySpark: the one place that knows.
+"""Which packages of Spark and Delta Lake go with which PySpark. No other module knows.
 
 Packages are Maven coordinates, as `spark.jars.packages` and `spark-submit --packages` take them.
 """
@@ -14,16 +14,16 @@ from platform import python_version
 from journal.errors import ConfigError, MissingExtraError
 
 SCALA = "2.12"
-"""What PySpark 3 from a package index is built for."""
+"""The Scala version of the PySpark 3 in package indexes."""
 
 _DELTA: Mapping[str, str] = {
     "3.4": f"io.delta:delta-core_{SCALA}:2.4.0",
 }
-"""By minor release of Spark, for those that the tests run on."""
+"""Delta Lake's version for each minor release of Spark that the tests run on."""
 
 
 class Part(Enum):
-    """What a job needs beside Spark itself."""
+    """A package that a job needs beside Spark itself."""
 
     KAFKA = "kafka"
     """The source and sink `kafka`."""
@@ -36,11 +36,11 @@ class Part(Enum):
 _NOT_INSTALLED = "Spark needs PySpark: pip install 'kafka-journal[spark]'"
 
 READING = frozenset({Part.KAFKA, Part.PROTOBUF})
-"""What it takes to read a journal's topics."""
+"""The parts that reading a journal's topics takes."""
 
 
 def installed_pyspark() -> str:
-    """The version of the installed PySpark. Raises MissingExtraError without one."""
+    """The version of the installed PySpark. Raises MissingExtraError if none is installed."""
     try:
         return metadata.version("pyspark")
     except metadata.PackageNotFoundError:
@@ -48,10 +48,8 @@ def installed_pyspark() -> str:
 
 
 def not_imported(error: ImportError) -> MissingExtraError:
-    """What it means that PySpark was not imported: there is none, or this Python cannot import the one there is.
-
-    Raises ConfigError for one that nothing is matched to: it may lack what is imported.
-    """
+    """The error for a PySpark that could not be imported: none is installed, or this Python cannot import it. Raises
+    ConfigError for a version that no packages are known for, as it may lack what we import."""
     if any(find_spec(name) is None for name in ("pyspark", "py4j")):
         return MissingExtraError(_NOT_INSTALLED)
     version = installed_pyspark()
@@ -63,7 +61,7 @@ def not_imported(error: ImportError) -> MissingExtraError:
 
 
 def packages(pyspark: str, parts: Collection[Part] = READING) -> tuple[str, ...]:
-    """The coordinates of `parts` for a PySpark. Raises ConfigError for one they are not matched to."""
+    """The coordinates of `parts` for a PySpark. Raises ConfigError for a version that no packages are known for."""
     minor = ".".join(pyspark.split(".")[:2])
     if minor not in _DELTA:
         raise ConfigError(

@@ -1,7 +1,7 @@
 """A SparkSession with the packages that a job needs, or an error that says what is missing and what mends it.
 
-A session that is there already (a notebook's, `spark-submit`'s) is taken as it is: its packages were fixed when its JVM
-started, so it is looked at, not changed.
+A session that exists already (a notebook's, `spark-submit`'s) is taken as it is. Its packages were fixed when its JVM
+started, so they are checked, not changed.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _DELTA_SETTINGS: Mapping[str, str] = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
-"""Where PySpark finds the JVM that has started it."""
+"""The environment variable in which PySpark finds the JVM that started it."""
 _WAREHOUSE = Path("spark-warehouse")
-"""Where Spark keeps tables that have a name; it makes it in the working directory, whether there are any or not."""
+"""Where Spark keeps tables that have a name. Spark creates it in the working directory, even without tables."""
 _LOOKED_UP = (
     "functions",
     "Column",
@@ -63,9 +63,9 @@ _LOOKED_UP = (
     "org.apache.hadoop.fs",
     "org.apache.hadoop.fs.Path",
 )
-"""What PySpark, and who uses Hadoop's file systems, asks the JVM for again and again."""
+"""Names that PySpark, and users of Hadoop's file systems, ask the JVM for again and again."""
 _TIME_ZONE = "spark.sql.session.timeZone"
-"""Times are shown, and days are cut, in UTC wherever a job runs."""
+"""Times are shown in UTC, and days begin in UTC, wherever a job runs."""
 
 
 def make_session(
@@ -77,9 +77,9 @@ def make_session(
 ) -> SparkSession:
     """The running session, or a new one, that has `parts`.
 
-    `master` is a URL; without one it is the environment's (`spark-submit`, spark-defaults). `settings` are Spark's own
-    and go before ours; packages of theirs are added to. Raises MissingExtraError if Spark does not start or lacks a
-    part, ConfigError for a PySpark that the parts are not matched to, and for a master or setting that the running
+    `master` is a URL; without it the environment decides (`spark-submit`, spark-defaults). `settings` are Spark's own
+    and override ours; our packages are added to theirs. Raises MissingExtraError if Spark does not start or lacks a
+    part. Raises ConfigError for a PySpark that no packages are known for, and for a master or setting that the running
     session was not started with.
     """
     wanted = packages(installed_pyspark(), parts)
@@ -102,17 +102,18 @@ def make_session(
 
 
 def running_session() -> SparkSession | None:
-    """The session of this process that is there already."""
+    """The session that this process has already."""
     return SparkSession.getActiveSession()
 
 
 def is_submitted() -> bool:
-    """Whether `spark-submit` has started this process: what its JVM has is fixed, though there is no session yet."""
+    """Whether `spark-submit` started this process. Its JVM's packages are fixed then, even before there is a
+    session."""
     return _SUBMITTED in os.environ
 
 
 def check_parts(spark: SparkSession, parts: Collection[Part]) -> None:
-    """Raises MissingExtraError for the parts that a session does not have, with what gives it them."""
+    """Raises MissingExtraError for parts that the session lacks, with the options that add them."""
     absent = [part for part in Part if part in parts and not _FINDS[part](spark)]
     if absent:
         coordinates = ",".join(packages(spark.version, absent))
@@ -136,12 +137,12 @@ def _started(name: str, settings: Mapping[str, str], wanted: Collection[str]) ->
     try:
         with getting, _signals_are_ours():
             return builder.getOrCreate()
-    except RuntimeError as error:  # all that PySpark 3 says of a JVM that ends at once
+    except RuntimeError as error:  # PySpark 3 raises nothing more precise for a JVM that ends at once
         raise MissingExtraError(_did_not_start(wanted)) from error
 
 
 def _require_user_name() -> None:
-    """Hadoop, without which no Spark starts, asks for the name of the process' user, and takes no other for it."""
+    """Raises ConfigError if the user has no name: Hadoop asks for it, and Spark does not start without one."""
     try:
         pwd.getpwuid(os.getuid())
     except KeyError as error:
@@ -152,11 +153,11 @@ def _require_user_name() -> None:
 
 
 _starting: set[int] = set()
-"""Threads that start a JVM just now."""
+"""Threads that are starting a JVM now."""
 
 
 def _leave_sigterm_to_python() -> None:
-    """In a child that was forked: if it becomes a JVM, that one ignores SIGTERM, as PySpark has it ignore Ctrl-C."""
+    """Make a forked child ignore SIGTERM if it is about to become a JVM, as PySpark makes it ignore Ctrl-C."""
     if threading.get_ident() in _starting:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
@@ -166,9 +167,9 @@ os.register_at_fork(after_in_child=_leave_sigterm_to_python)
 
 @contextmanager
 def _signals_are_ours() -> Iterator[None]:
-    """What stops a service signals all its processes (systemd, `timeout`), and a JVM that stops at once leaves a job
-    that is told to stop with nothing to do that with. It ends behind this process, with its standard input.
-    """
+    """Keep SIGTERM from a JVM that is started meanwhile. systemd and `timeout` signal all processes of a service, and a
+    job that is told to stop needs its JVM until it has stopped. The JVM ends after this process, when its standard
+    input closes."""
     _starting.add(threading.get_ident())
     try:
         yield
@@ -178,7 +179,7 @@ def _signals_are_ours() -> Iterator[None]:
 
 @contextmanager
 def _getting_packages() -> Iterator[None]:
-    """One start at a time: of two that fill Ivy's cache together, both can find files there that are not whole."""
+    """Let one process at a time start Spark: of two that fill Ivy's cache together, both can find incomplete files."""
     lock = cache_directory() / "spark-packages.lock"
     with ExitStack() as held:
         try:
@@ -192,8 +193,8 @@ def _getting_packages() -> Iterator[None]:
 
 
 def _look_up_once(spark: SparkSession) -> None:
-    """Each time, Py4J looks for a class of such a name in every jar, before it takes it for an import or a package. It
-    finds the same as long as the JVM lives."""
+    """Look these names up once and keep the results. Otherwise Py4J searches every jar for a class of that name each
+    time, though the result stays the same while the JVM lives."""
     for name in _LOOKED_UP:
         *packages_, last = name.split(".")
         holder = reduce(getattr, packages_, spark._jvm)
@@ -232,12 +233,12 @@ def _did_not_start(wanted: Collection[str]) -> str:
 
 
 def _finds_kafka(spark: SparkSession) -> bool:
-    """The source, if it is there, asks for what to read."""
+    """Whether Spark has its Kafka source. If it has, the source complains that nothing says what to read."""
     try:
         spark.read.format("kafka").load()
     except IllegalArgumentException:
         return True
-    except (AnalysisException, Py4JJavaError):  # which of them depends on where Spark looks first
+    except (AnalysisException, Py4JJavaError):  # which one depends on where Spark looks first
         return False
     return True
 
@@ -252,7 +253,7 @@ def _finds_protobuf(_: SparkSession) -> bool:
 
 
 def _finds_delta(spark: SparkSession) -> bool:
-    """With its SQL extension, which a session that was started by hand may lack."""
+    """Whether Spark has Delta Lake and its SQL extension, which a session that was started by hand may lack."""
     if _DELTA_SETTINGS["spark.sql.extensions"] not in (spark.conf.get("spark.sql.extensions", "") or ""):
         return False
     try:

@@ -1,11 +1,12 @@
-"""Values <-> protobuf in the JVM, by `from_protobuf` with the descriptor set that ships with the package.
+"""Conversion between values and protobuf in the JVM, by `from_protobuf` with the descriptor set of this package.
 
-Spark 3.4 opens that file on the driver and on every executor. Where both are this machine it is the package's own; for
-any other master `ship_descriptor` sends it along, and it is named without a directory: executors find it where they
-run, the driver in its working directory, as long as its process lives.
+Spark 3.4 opens the descriptor file on the driver and on every executor. If both run on this machine, it is the
+package's own file. For any other master, `ship_descriptor` sends it along and names it without a directory: executors
+find it where they run, and the driver finds it in its working directory while its process lives.
 
-What Spark makes of protobuf: an absent field is null, also where it only has its default, so `with_frame` fills the
-defaults in; an enum is its name (an unknown one a name of Spark's), and null for 0; unsigned numbers come signed.
+Spark turns protobuf into values as follows. An absent field is null, even if it has its default, so `with_frame` fills
+in the defaults. An enum is its name (an unknown one gets a name of Spark's), and null for 0. Unsigned numbers come
+signed.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from journal.errors import ConfigError
 
 _DESCRIPTOR = Path(messages.__file__).with_name("journal.desc")
 _SETTING = "spark.kafkaJournal.descriptor"
-"""A path of the descriptor set that is the same on the driver and on every executor: then nothing is shipped."""
+"""The Spark setting with a path of the descriptor set that is the same on the driver and on every executor. If it is
+set, nothing is shipped."""
 
 MAGIC = 0x314C4A4B
 FORMAT = 1
@@ -53,23 +55,23 @@ _DEFAULTS: Mapping[str, object] = {
 }
 
 FRAME_SCHEMA = f"{_FRAME}, operations array<struct<{_OPERATION}>>"
-"""The message `Frame` as `with_frame` gives it."""
+"""The schema of the message `Frame` in the results of `with_frame`."""
 
 
 def with_frame(records: DataFrame) -> DataFrame:
-    """`records` with `frame`: `value` as a struct of `FRAME_SCHEMA`, null where it is no frame at all."""
+    """`records` with the column `frame`: `value` as a struct of `FRAME_SCHEMA`, null if it is no frame."""
     found = computed_once(records, parsed("value", "Frame"), "frame")
     filled = computed_once(found.withColumnRenamed("frame", _RAW), _filled(F.col(_RAW)), "frame")
     return filled.drop(_RAW)
 
 
 def parsed(column: Column | str, message: str) -> Column:
-    """A message of journal.proto or store.proto as a struct; nulls in all of its fields where it does not parse."""
+    """A message of journal.proto or store.proto as a struct. If the bytes do not parse, all of its fields are null."""
     return from_protobuf(column, message, _descriptor(), {"mode": "PERMISSIVE"})
 
 
 def ship_descriptor(spark: SparkSession) -> None:
-    """Send the descriptor set along to executors elsewhere. Raises ConfigError if the driver cannot have it beside."""
+    """Send the descriptor set to executors on other machines. Raises ConfigError if the driver cannot write it."""
     context = spark.sparkContext
     beside = Path(_shipped(context)).absolute()
     if _everywhere(context) is not None or beside.exists():
@@ -86,18 +88,18 @@ def ship_descriptor(spark: SparkSession) -> None:
 
 
 def computed_once(table: DataFrame, column: Column, name: str) -> DataFrame:
-    """`table` with a column that costs something.
+    """`table` with a column that is expensive to compute.
 
-    Spark would put its expression wherever the column is used, and parse a frame again for each field that a filter
-    looks at; it does not where a row is generated, if only one.
+    Spark would evaluate the expression wherever the column is used, and parse a frame again for each field that a
+    filter looks at. It does not do so for a generated row, even if only one is generated.
     """
     return table.select("*", F.explode(F.array(column)).alias(name))
 
 
 def table_of(spark: SparkSession, schema: str, rows: Sequence[Mapping[str, Any]]) -> DataFrame:
-    """A few rows that the driver knows, as a table; `schema` in Spark's words.
+    """A few rows that the driver knows, as a table; `schema` is in Spark's notation.
 
-    What `createDataFrame` makes has Python's rows in it, and wants a Python on every executor, each time it is read.
+    The result of `createDataFrame` contains Python's rows, and needs a Python on every executor each time it is read.
     """
     told = json.dumps(rows, default=_base64)
     listed = F.from_json(F.lit(told), f"array<struct<{schema}>>", {"mode": "FAILFAST"})
@@ -114,17 +116,19 @@ def _descriptor() -> str:
 
 @lru_cache(maxsize=1)
 def _descriptor_of(context: SparkContext) -> str:
-    """What it follows from stays as it was when the context started; PySpark asks the JVM for each setting there is."""
+    """The path of the descriptor set. It is computed once for each context, as PySpark asks the JVM for every setting,
+    and settings do not change after the start."""
     return _everywhere(context) or _shipped(context)
 
 
 def _shipped(context: SparkContext) -> str:
-    """Of one application: others may start in the same directory, and end before it."""
+    """The name of the shipped file. It is the application's own: another one may start in the same directory and end
+    before this one."""
     return f"kafka-journal-{context.applicationId}.desc"
 
 
 def _everywhere(context: SparkContext) -> str | None:
-    """A path that driver and executors have in common, if there is one."""
+    """A path that the driver and the executors have in common; None if there is none."""
     given = context.getConf().get(_SETTING)
     if given:
         return given
@@ -132,13 +136,14 @@ def _everywhere(context: SparkContext) -> str | None:
 
 
 def _filled(frame: Column) -> Column:
-    """A frame with its defaults. Bytes that do not parse give no magic, as do most that are something else."""
+    """A frame with its defaults. Bytes that do not parse have no magic number, like most bytes that are
+    something else."""
     operations = F.transform(frame["operations"], lambda op: _with_defaults(op, _OPERATION))
     return F.when(frame["magic"].isNotNull(), _with_defaults(frame, _FRAME, operations.alias("operations")))
 
 
 def _with_defaults(of: Column, fields: str, *further: Column) -> Column:
-    """Fields as in a schema, whatever is null with protobuf's default."""
+    """The fields of a schema, with protobuf's default in the place of null."""
     filled = [
         F.coalesce(of[name.strip("`")], F.lit(_DEFAULTS[kind])).alias(name.strip("`"))
         for name, kind in (field.replace(":", "").split() for field in fields.split(", "))

@@ -1,1 +1,1 @@
-"""What Spark keeps in files."""
+"""Files and tables that Spark's jobs keep."""

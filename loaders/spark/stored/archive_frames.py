@@ -1,14 +1,14 @@
-"""Where an archive's records are: Parquet files that its manifests name, or one table of Delta Lake. Both have the same
-columns, and in both only batches that a manifest names count for our readers.
+"""Where an archive's records are: in Parquet files that its manifests name, or in one Delta Lake table. Both have the
+same columns, and in both only batches that a manifest names count for our readers.
 
     Parquet      <path>/frames/journal=NAME/day=YYYY-MM-DD/shard=N/batch=B/*.parquet
     Delta Lake   <path>/table, partitioned by journal, day and shard
 
-Files of a batch that was cut off lie in directories that nobody reads. Of a Delta table there are other readers, who
-know of no manifests: so a batch is checked before it is in the table, and the commit that adds it carries its number as
-Delta's own transaction of the journal (`txnAppId`, `txnVersion`): there can be no second one. If the job is killed
-between that commit and the manifest, or if older manifests are put back from a backup, the next one finds the batches
-(`left_over`) and writes the manifests that they lack, instead of the batches again.
+Files of a batch that was cut off lie in directories that nobody reads. A Delta table has other readers too, who know no
+manifests. So a batch is checked before it enters the table, and the commit that adds it carries its number as Delta's
+own transaction of the journal (`txnAppId`, `txnVersion`), so that no batch is added twice. If the job is killed between
+that commit and the manifest, or if older manifests are restored from a backup, the next job finds the batches
+(`left_over`) and writes the missing manifests instead of the batches.
 """
 
 from __future__ import annotations
@@ -49,26 +49,27 @@ _HEAD: Mapping[str, object] = {
     "count": 0,
     "issued": 0,
 }
-"""A frame's columns with protobuf's defaults."""
+"""The columns of a frame, with protobuf's defaults."""
 _FRAMES = "frames"
 _TABLE = "table"
 _DELTA_LOG = f"{_TABLE}/_delta_log"
 _WRITERS = "spark.sql.maxConcurrentOutputFileWriters"
 _WRITERS_MAX = 8
-"""Files that a task has open. It reads one shard, so they are days'; without, Spark sorts all bytes by directory."""
+"""Files that a task has open. A task reads one shard, so these are files of different days. Without this, Spark sorts
+all bytes by directory."""
 _DAY_MS = 86_400_000
 _DAYS_NAMED_MAX = 100
 
 
 class Written(NamedTuple):
-    """A batch as it can be read by now, and how many records went into it, where that is known from elsewhere."""
+    """A batch that can be read now, and its number of records if that is known from elsewhere."""
 
     rows: DataFrame
     records: int | None = None
 
 
 class LeftOver(NamedTuple):
-    """A batch without its manifest: a job was killed before it, or older manifests were put back from a backup."""
+    """A batch without its manifest: its job was killed, or older manifests were restored from a backup."""
 
     number: int
     batch: str
@@ -90,30 +91,30 @@ class ArchiveFrames(ABC):
 
     @abstractmethod
     def write(self, records: DataFrame, batch: str) -> Written | None:
-        """Records in Kafka's columns, to be checked; None if there are none."""
+        """Write records in Kafka's columns, to be checked. Returns None if there are none."""
 
     @abstractmethod
     def commit(self, number: int, batch: str, written: Written) -> None:
-        """What was checked is there for good. Raises ArchiveError if another job archives that journal too."""
+        """Keep the checked batch for good. Raises ArchiveError if another job archives that journal too."""
 
     @abstractmethod
     def forget(self, written: Written) -> None:
-        """Whatever became of the batch, nobody reads these rows any more."""
+        """Release the batch's rows, whatever became of the batch. Nobody reads them any more."""
 
     @abstractmethod
     def left_over(self, number: int) -> LeftOver | None:
-        """The first batch from that number on that is there for good, though no manifest names it."""
+        """The first batch from that number on that is kept for good but named by no manifest."""
 
     @abstractmethod
     def files(self) -> Column:
-        """Of rows that were read back, aggregated: the names of their files that a manifest keeps."""
+        """An aggregation over rows that were read back: the file names that a manifest keeps."""
 
 
 class ParquetFrames(ArchiveFrames):
-    """Files in directories of a batch's own.
+    """Files in directories of each batch's own.
 
-    They are written below the journal's directory: what Spark writes at first into a directory of its own there, and
-    deletes behind it, is no other journal's then.
+    They are written below the journal's directory. There Spark creates a temporary directory, which it deletes
+    afterwards and which no other journal uses.
     """
 
     def __init__(self, spark: SparkSession, path: str, journal: str, uuid: bytes) -> None:
@@ -132,7 +133,7 @@ class ParquetFrames(ArchiveFrames):
             F.expr("min(unix_millis(timestamp))").alias("from_ms"),
             F.expr("max(unix_millis(timestamp))").alias("to_ms"),
         )
-        rows = _rows(counted, self._journal, batch).drop("journal")  # it is in the directory's name
+        rows = _rows(counted, self._journal, batch).drop("journal")  # the directory's name has it
         writer = _unsorted(rows).write.mode("append").partitionBy("day", "shard", "batch")
         try:
             writer.parquet(self._own)
@@ -146,13 +147,13 @@ class ParquetFrames(ArchiveFrames):
         return Written(self._read(batch, _days(told["from_ms"], told["to_ms"])), told["records"])
 
     def commit(self, number: int, batch: str, written: Written) -> None:
-        """Its manifest will name its files."""
+        """Do nothing: the manifest will name the files."""
 
     def forget(self, written: Written) -> None:
-        """They are files."""
+        """Do nothing: the rows are in files."""
 
     def left_over(self, number: int) -> LeftOver | None:
-        """Files without a manifest may be half a batch: it is written again."""
+        """None: files without a manifest may be half a batch, which is written again."""
         return None
 
     def files(self) -> Column:
@@ -164,20 +165,20 @@ class ParquetFrames(ArchiveFrames):
 
 
 class DeltaFrames(ArchiveFrames):
-    """A table of Delta Lake, each batch one commit of its."""
+    """A Delta Lake table, in which each batch is one commit."""
 
     def __init__(self, spark: SparkSession, path: str, journal: str, uuid: bytes) -> None:
         super().__init__(spark, path, journal, uuid)
         self._table = f"{path}/{_TABLE}"
         self._token = uuid.hex()[:8]
-        """In the names of batches; a journal that was made anew has another."""
+        """A part of batches' names. A journal that was made anew has another token."""
 
     def new_batch(self, number: int) -> str:
         return f"{number:012d}-{self._token}{secrets.token_hex(4)}"
 
     def write(self, records: DataFrame, batch: str) -> Written | None:
-        """Beside the table: they are looked at, then added, and read from Kafka once. They are as much as a batch has,
-        so they are persisted, and forgotten with it."""
+        """Keep the batch's rows beside the table until they are checked and added, so that they are read from Kafka
+        once. They take as much room as one batch."""
         if records.isEmpty():  # a commit without rows would take the number
             return None
         return Written(_rows(records, self._journal, batch).persist())
@@ -189,12 +190,12 @@ class DeltaFrames(ArchiveFrames):
             if not is_delta_conflict(error):
                 raise
             self._append_again(number, batch, written.rows)
-        if self._written(batch).isEmpty():  # of a number that it has, Delta leaves a commit out and says nothing
+        if self._written(batch).isEmpty():  # Delta silently omits a commit whose number it has
             raise ArchiveError(_other_job(self._table, batch))
 
     def _append_again(self, number: int, batch: str, rows: DataFrame) -> None:
-        """Behind a conflict: with this journal's other job, or with another journal's, which has made the table at the
-        same moment. There is nothing else in it to meet."""
+        """Append again after a conflict with another job of this journal, or with one of another journal that created
+        the table at the same moment. No other conflict is possible."""
         if self.left_over(number) is not None:
             raise ArchiveError(_other_job(self._table, batch))
         try:
@@ -215,7 +216,7 @@ class DeltaFrames(ArchiveFrames):
     def left_over(self, number: int) -> LeftOver | None:
         if not _is_delta(self._spark, self._path):
             return None
-        # by a bound, as Delta knows the least and the greatest name in each file
+        # as a range, because Delta knows the least and the greatest name in each file
         from_number = F.col("batch") >= f"{number:012d}"
         own = F.substring("batch", len(f"{number:012d}-") + 1, len(self._token)) == self._token
         of_journal = self._all().where((F.col("journal") == self._journal) & from_number & own)
@@ -224,7 +225,7 @@ class DeltaFrames(ArchiveFrames):
         return None if batch is None else LeftOver(int(batch.partition("-")[0]), batch, Written(self._written(batch)))
 
     def files(self) -> Column:
-        """Delta's log has them, and may put them together."""
+        """No files: Delta's log has them, and Delta may merge them."""
         return F.array().cast("array<string>")
 
     def _written(self, batch: str) -> DataFrame:
@@ -235,8 +236,8 @@ class DeltaFrames(ArchiveFrames):
 
 
 def open_frames(spark: SparkSession, path: str, journal: str, uuid: bytes, kept_as: TableFormat) -> ArchiveFrames:
-    """To write to an archive, or to begin one. Raises ConfigError for one that is kept otherwise, MissingExtraError if
-    the session cannot write it."""
+    """Open an archive for writing, or begin one. Raises ConfigError if the archive has another format, and
+    MissingExtraError if the session cannot write it."""
     found = kept_in(spark, path)
     if found is not None and found is not kept_as:
         raise ConfigError(f"{path} is an archive in format {found.value}: go on with --format {found.value}")
@@ -247,14 +248,14 @@ def open_frames(spark: SparkSession, path: str, journal: str, uuid: bytes, kept_
 
 
 def kept_in(spark: SparkSession, path: str) -> TableFormat | None:
-    """How the archive at a path is kept; None if nothing is in it yet."""
+    """The format of the archive at a path; None if the archive is empty."""
     if _is_delta(spark, path):
         return TableFormat.DELTA
     return TableFormat.PARQUET if Files(spark, path).names(_FRAMES) else None
 
 
 def all_frames(spark: SparkSession, path: str, journal: str | None) -> DataFrame:
-    """All records that are there, whether a manifest names them or not, of one journal or of all."""
+    """All records of one journal or of all, whether a manifest names them or not."""
     if _is_delta(spark, path):
         check_parts(spark, {Part.DELTA})
         found = spark.read.format("delta").load(f"{path}/{_TABLE}").select(*_COLUMNS)
@@ -264,7 +265,7 @@ def all_frames(spark: SparkSession, path: str, journal: str | None) -> DataFrame
 
 
 def _is_delta(spark: SparkSession, path: str) -> bool:
-    """A log without a commit is of a job that was killed at the first one."""
+    """Whether there is a Delta table. A log without a commit belongs to a job that was killed at its first commit."""
     return any(name.endswith(".json") for name in Files(spark, path).names(_DELTA_LOG))
 
 
@@ -273,7 +274,8 @@ def _other_job(place: str, batch: str) -> str:
 
 
 def _is_swept_away(error: Exception) -> bool:
-    """Jobs that write to one directory have Spark's temporary one in common, which the first to be done deletes."""
+    """Whether Spark's temporary directory is gone: jobs that write to one directory share it, and the first one to end
+    deletes it."""
     said = [cause.message for cause in java_causes(error) if "/_temporary/" in cause.message]
     return any("does not exist" in each or "No such file" in each for each in said)
 
@@ -282,7 +284,7 @@ def _is_swept_away(error: Exception) -> bool:
 
 
 def _rows(records: DataFrame, journal: str, batch: str) -> DataFrame:
-    """Kafka's columns as the archive's. Hot path: only what a frame says before its operations is parsed."""
+    """Kafka's columns as the archive's columns. Hot path: only the part of a frame before its operations is parsed."""
     read = computed_once(records, parsed("value", "FrameHead"), "head")
     head = F.col("head")
     is_frame = (head["magic"] == MAGIC) & (head["format"] == FORMAT)
@@ -303,7 +305,7 @@ def _rows(records: DataFrame, journal: str, batch: str) -> DataFrame:
 
 
 def _unsorted(rows: DataFrame) -> DataFrame:
-    """Written as they come, in the session of one query, which has its settings to itself."""
+    """Write rows without sorting them, in a session of this query alone, which has settings of its own."""
     settings = rows.sparkSession.conf
     if settings.get(_WRITERS, "0") == "0":
         settings.set(_WRITERS, str(_WRITERS_MAX))
@@ -311,12 +313,12 @@ def _unsorted(rows: DataFrame) -> DataFrame:
 
 
 def _day() -> Column:
-    """In UTC, whatever time zone the session has."""
+    """The day in UTC, whatever time zone the session has."""
     return F.expr(f"date_from_unix_date(cast(floor(unix_millis(timestamp) / {_DAY_MS}) as int))")
 
 
 def _days(from_ms: int, to_ms: int) -> str:
-    """The days between two moments, as a part of a path."""
+    """The days between two times, as a part of a path."""
     days = range(from_ms // _DAY_MS, to_ms // _DAY_MS + 1)
     if len(days) > _DAYS_NAMED_MAX:
         return "*"

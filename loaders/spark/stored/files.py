@@ -1,4 +1,4 @@
-"""Files below a path, by Hadoop's file systems: what Spark's jobs note beside what they keep."""
+"""Files below a path, by Hadoop's file systems. Spark's jobs use them for notes beside their data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from journal.errors import ConfigError
 
 
 class Files:
-    """What is below a path, by Hadoop's file systems, as Spark's own I/O."""
+    """The files below a path, in the file system that Spark itself would use."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._root = path.rstrip("/")
@@ -42,13 +42,13 @@ class Files:
             stream.close()
 
     def told(self, name: str, *keys: str) -> Mapping[str, Any]:
-        """The JSON object with these keys that a file is. Raises ConfigError for one that is something else: a power
-        cut may leave it empty."""
+        """The JSON object in a file, with these keys. Raises ConfigError for any other content; a power cut may leave a
+        file empty."""
         try:
             found = json.loads(self.text(name))
             if isinstance(found, dict) and found.keys() >= set(keys):
                 return found
-        except ValueError:  # told below
+        except ValueError:  # the error below says so
             pass
         raise ConfigError(
             f"{self.place(name)} is empty or damaged, as a power cut leaves a file: delete {self.place('')} and keep "
@@ -56,7 +56,7 @@ class Files:
         )
 
     def write_new(self, name: str, text: str) -> None:
-        """A file that appears whole; there must be none of that name."""
+        """Write a file that appears whole. No file of that name may exist."""
         directory, _, base = name.rpartition("/")
         aside, final = self._path(f"{directory}/.{base}.{secrets.token_hex(4)}"), self._path(name)
         stream = aside.getFileSystem(self._conf).create(aside, True)
