@@ -14,6 +14,7 @@ from pydantic_settings import BaseSettings
 from journal.cli.main import COMMANDS, load_command
 from journal.config import Settings
 from journal.store.settings import StoreSettings
+from tests.unit.test_layers import LAYERS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -266,3 +267,23 @@ def test_each_setting_is_documented_with_its_default(name: str, heading: str, mo
     assert sorted(set(fields) - set(said)) == []
     assert [key for key, default in fields.items() if not is_default(said[key], default)] == []
     assert [key for key in said if "." not in key and key not in model.model_fields] == []
+
+
+def test_the_table_of_steps_names_files_of_its_folders() -> None:
+    section = section_of(ROOT / "docs" / "ARCHITECTURE.md", "The flow")
+    rows = re.findall(r"^\| [^|`]+ \| (`[^|]+) \| ([^|]+) \| [^|]+ \|$", section, flags=re.MULTILINE)
+    missing = []
+    for folders, files in rows:
+        places = [ROOT / folder for folder in re.findall(r"`([^`]+)`", folders)]
+        missing += [str(place) for place in places if not place.is_dir()]
+        names = re.findall(r"`([^`]+)`", files)
+        missing += [name for name in names if not any((place / name).exists() for place in places)]
+    assert len(rows) > 20
+    assert missing == []
+
+
+def test_the_table_of_folders_is_the_order_of_imports() -> None:
+    section = section_of(ROOT / "docs" / "ARCHITECTURE.md", "The flow").partition("| what | folders |")[2]
+    rows = re.findall(r"^\| [^|]+ \| (`[^|]+) \|$", section, flags=re.MULTILINE)
+    said = [{room.removesuffix(".py").replace("/", ".") for room in re.findall(r"`([^`]+)`", row)} for row in rows]
+    assert said == [set(rooms) for rooms in reversed(LAYERS)]
