@@ -287,3 +287,18 @@ def test_the_table_of_folders_is_the_order_of_imports() -> None:
     rows = re.findall(r"^\| [^|]+ \| (`[^|]+) \|$", section, flags=re.MULTILINE)
     said = [{room.removesuffix(".py").replace("/", ".") for room in re.findall(r"`([^`]+)`", row)} for row in rows]
     assert said == [set(rooms) for rooms in reversed(LAYERS)]
+
+
+def has_section(name: str, title: str) -> bool:
+    text = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    return f"# {title}\n" in text or f"**{title}.**" in text
+
+
+def test_each_section_that_the_code_names_is_there() -> None:
+    found = set()
+    for top in PRODUCT:
+        for path in [*(ROOT / top).rglob("*.py"), *(ROOT / top).rglob("*.proto")]:
+            text = re.sub(r"\s+(//|#)?\s*", " ", path.read_text(encoding="utf-8"))
+            found |= set(re.findall(r'docs/([A-Z-]+\.md), "([^"]+)"', text))
+    assert len(found) > 5
+    assert [each for each in sorted(found) if not has_section(*each)] == []
