@@ -1,11 +1,12 @@
-"""Queue analytics of a WAL or an archive: what each queue was like, window by window, and over the whole time.
+"""Queue analytics of a WAL or an archive: what each queue was like, window by window and over the whole time.
 
     queue_events    operations -> stays of messages in queues, transactions in doubt
     queue_windows   those -> windows
-    here            over all that there is, as of now
+    here            all windows as of now
     follow          the same as a stream
 
-Only for journals of a message store. The whole is exact but for percentiles, which are `approx_percentile`'s.
+It serves journals of a message store only. All numbers are exact but for percentiles, which are those of
+`approx_percentile`.
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ from loaders.spark.read.start import readable_start
 from loaders.spark.session.failures import journal_errors
 
 WINDOWS_SHOWN = 120
-"""So many, about, where nobody says how wide they are."""
+"""About this many windows are shown if no width is given."""
 WIDTHS_MS = (100, 200, 500, *(1000 * s for s in (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600)))
 DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """An activation: a node became the active one."""
+    """One activation of a node."""
 
     epoch: int
     node: str
@@ -52,7 +53,7 @@ class Epoch:
 
 @dataclass(frozen=True, slots=True)
 class QueueSummary:
-    """A queue over the whole time, or all of them. Percentiles are of the time in queue of what left."""
+    """A queue, or all queues, over the whole time. Percentiles are those of the time in queue of messages that left."""
 
     queue: str
     came_in: int
@@ -69,7 +70,7 @@ class QueueSummary:
 
 @dataclass(frozen=True, slots=True)
 class Analytics:
-    """As of `until_ms`, the newest record's time; times are in ms since 1970."""
+    """The results as of `until_ms`, the newest record's time. Times are in ms since 1970."""
 
     journal: str
     from_ms: int
@@ -81,18 +82,19 @@ class Analytics:
     latencies: dict[int, int]
     epochs: list[Epoch]
     dead_letters: DeadLetters
-    """What was read and is no frame of the journal: it counts nowhere."""
+    """Records that are no frames of the journal. They count nowhere."""
     skipped: int
-    """Records that operators had skipped, by now or as the archive has it; they count nowhere either."""
+    """Records that operators have had skipped, as the table or the archive says. They count nowhere either."""
 
 
 def analytics(
     spark: SparkSession, source: JournalSource, *, archive: str | None = None, width_s: float | None = None
 ) -> Analytics:
-    """Of the committed WAL, or with `archive`, a path, of that alone, and then Kafka is not asked at all.
+    """The analytics of the committed WAL or, with `archive` (a path), of that archive alone, without asking Kafka.
 
-    Windows are `width_s` wide; without it about `WINDOWS_SHOWN` of them. Raises as `readers.read_wal` and
-    `archived.newest_manifest`; ArchiveError for an archive that was begun after a trim: depths would be wrong.
+    Windows are `width_s` wide; without it there are about `WINDOWS_SHOWN` windows. Raises the errors of
+    `readers.read_wal` and `archived.newest_manifest`, and ArchiveError for an archive that was begun after a trim, as
+    depths would be wrong.
     """
     if archive is None:
         journal = identity(spark, source)
@@ -118,7 +120,7 @@ def analysed(
     *,
     skipped: int = 0,
 ) -> Analytics:
-    """The same of records in Kafka's columns, with `skip`, of which there are `skipped`."""
+    """The analytics of records in Kafka's columns, with `skip`; `skipped` of them are to be skipped."""
     part = _computed(read_part(records, journal))
     took_effect = happened(operations_of(part), markers_of(part), None)
     events, doubts = _computed(took_effect.events), _computed(took_effect.doubts)
@@ -145,7 +147,7 @@ def analysed(
 
 
 def width_of(span_ms: int, width_s: float | None) -> int:
-    """In ms: what was asked for, or a round one of which there are about `WINDOWS_SHOWN` in a span."""
+    """A window's width in ms: the given one, or a round one that gives about `WINDOWS_SHOWN` windows for a span."""
     if width_s is not None:
         if not 0.001 <= width_s < math.inf:
             raise ConfigError(f"a window of {width_s:g} s: expected 0.001 s or more")
@@ -157,7 +159,7 @@ def width_of(span_ms: int, width_s: float | None) -> int:
 def _summaries(
     of_messages: DataFrame, rows: DataFrame, doubts: DataFrame, until_ms: int
 ) -> tuple[list[QueueSummary], QueueSummary]:
-    """Of each queue, the busiest first, and of all together."""
+    """The summary of each queue, the busiest first, and the one of all queues."""
     most = {
         row["queue_id"]: row["most"] for row in rows.groupBy("queue_id").agg(F.max("depth").alias("most")).collect()
     }
@@ -200,8 +202,8 @@ def _summary(row: Row, queue: str, depth_max: int, in_doubt: Row | None, until_m
 
 
 def _computed(table: DataFrame) -> DataFrame:
-    """Computed now, and kept as long as it is used: with a plan of its own, as what follows reads it several times and
-    Spark would carry all of its plan along each time."""
+    """A table that is computed now and kept as long as it is used. It has a plan of its own: what follows reads it
+    several times, and Spark would carry its whole plan along each time."""
     return table.localCheckpoint()
 
 

@@ -1,21 +1,21 @@
 """Queue analytics as a stream: windows of the WAL, each told once it is over.
 
-A window is over when the newest record that was seen is `lateness_s` behind its end: that is the watermark. What comes
-for it later is late: it counts in the next window that is told, so that no depth is ever wrong, and is counted as late.
+A window is over when the newest record that was seen is `lateness_s` after the window's end: this is the watermark.
+What comes later is late: it is counted as late, and in the next window that is told, so that no depth is ever wrong.
 
-Depths and ages want all that is in queues, which no window of Spark's keeps. So each micro-batch reads the state that
-the one before left in files, folds its own operations in, and leaves its own state: all that is in queues, staged
-operations, transactions in doubt; the windows that are over; and the offsets where the next micro-batch begins, so that
-state and position cannot disagree. After a kill the windows of the newest state go to the sink again, unless they are
-known to have reached it. Windows are numbered by their width, so a state is of one width, as it is of one journal, and
-says of which; its name tells its windows from those of a state that is begun anew.
+Depths and ages need everything that is in queues, which no window of Spark's keeps. So each micro-batch reads the state
+that the one before left in files, folds its own operations in, and leaves its own state: everything in queues, staged
+operations, transactions in doubt, the windows that are over, and the offsets where the next micro-batch begins, so that
+state and position cannot disagree. After a kill, the windows of the newest state go to the sink again, unless they are
+known to have reached it. Windows are numbered by their width, so a state belongs to one width and one journal, and says
+to which. Its name distinguishes its windows from those of a state that is begun anew.
 
     <state>/writers/…                the job that goes on from it: `claim`
-    <state>/left/NUMBER-WRITER       what a job left behind a batch: of the last one, and of the one before it
-    <state>/left/NUMBER-WRITER/sent  once the sink has the windows
+    <state>/left/NUMBER-WRITER       the state after a batch: the last one, and the one before it
+    <state>/left/NUMBER-WRITER/sent  exists once the sink has the windows
 
-A directory of `left` is of one job, and is whole once its clock, which is written last, is there. So what a job writes
-that was overtaken, and does not know yet, is nowhere among what the other one writes; both go on from the same.
+A directory of `left` belongs to one job, and is whole once its clock exists, which is written last. So a job that was
+replaced and does not know it yet writes nothing among the other job's files; both go on from the same state.
 """
 
 from __future__ import annotations
@@ -72,30 +72,31 @@ _STATE: Mapping[str, str] = {
 _LEFT, _WINDOWS, _SENT = "left", "windows", "sent"
 
 BadInput = Callable[[DeadLetters], None]
-"""Takes what of a micro-batch is no frame of the journal, if anything is; again if the micro-batch is run again."""
+"""Called with the records of a micro-batch that are no frames of the journal, if there are any. If the micro-batch is
+run again, it is called again."""
 
 
 class Left(NamedTuple):
-    """What a micro-batch left: the name of its directory, and its clock."""
+    """The state after a micro-batch: the name of its directory, and its clock."""
 
     name: str
     clock: Row
 
     @property
     def number(self) -> int:
-        """Of the micro-batch."""
+        """The number of the micro-batch."""
         return _number(self.name)
 
 
 class Over(NamedTuple):
-    """Windows that are over, and which those are."""
+    """Windows that are over, and their numbers."""
 
     windows: DataFrame
     told: Told
 
 
 class Follower:
-    """The state from micro-batch to micro-batch, in files at `state`, any file system of Hadoop's."""
+    """The state from micro-batch to micro-batch, in files at `state`, in any file system of Hadoop's."""
 
     def __init__(
         self,
@@ -115,20 +116,19 @@ class Follower:
         self._lateness_ms = lateness_ms
         self._bad_input = bad_input
         self.name = secrets.token_hex(8)
-        """Of the state, for good: that of one which is there is read."""
+        """The state's name, for good; that of an existing state is read."""
         self.ends: Mapping[int, int] = {}
-        """Where the next micro-batch begins in each shard: a state that is there says so."""
+        """Where the next micro-batch begins in each shard, as an existing state says."""
         self._newest: Left | None = None
 
     def begin(self) -> bool:
-        """From now on this job goes on from the state, and no other one that does. Whether there is one to go on from.
-
-        Raises ConfigError for a state of another journal or window width, which stays as it was."""
+        """Take the state: from now on this job alone goes on from it. Returns whether there is a state. Raises
+        ConfigError for a state of another journal or window width, which stays as it was."""
         newest = self._left()
         if newest is not None:
             self._require_own(newest.clock)
         self._claim.take()
-        newest = self._left()  # what another job has left in between counts
+        newest = self._left()  # another job may have left a newer one in between
         if newest is not None:
             self._newest, self.name = newest, newest.clock["name"]
             self.ends = {int(shard): end for shard, end in newest.clock["ends"].items()}
@@ -143,7 +143,7 @@ class Follower:
         return Over(windows, Told(self.name, newest.clock["over"], newest.clock["first"]))
 
     def sent(self) -> None:
-        """The sink has the windows of the newest state."""
+        """Note that the sink has the windows of the newest state."""
         if self._newest is not None:
             self._files.write_new(f"{_LEFT}/{self._newest.name}/{_SENT}", "")
 
@@ -157,12 +157,12 @@ class Follower:
         return self._claim.is_taken()
 
     def taken(self) -> str:
-        """What to say once another job has."""
+        """The error when another job has taken the state."""
         return f"another job goes on from the state at {self._state} now: one at a time may, end one of the two"
 
     def windows(self, records: DataFrame) -> Over | None:
-        """The windows that are over by the end of a micro-batch; None if none is. `records` in Kafka's columns, with
-        `skip`. The state is this job's by now (`begin`)."""
+        """The windows that are over at the end of a micro-batch; None if none is. `records` have Kafka's columns and
+        `skip`. The state must be this job's (`begin`)."""
         clock = None if self._newest is None else self._newest.clock
         before = {name: self._read(name, self._newest) for name in _STATE}
         records = records.localCheckpoint()
@@ -216,12 +216,12 @@ class Follower:
             )
 
     def _left(self) -> Left | None:
-        """What the newest micro-batch left; of several jobs that ran it to its end, the last one's."""
+        """What the newest micro-batch left. If several jobs ran it to its end, this is the last job's."""
         for name in reversed(names_of(self._files, _LEFT)):
             try:
                 clock = self._at("clock", name).first()
             except AnalysisException:
-                continue  # it was not written to its end
+                continue  # the job was cut off while it wrote this
             if clock is not None:
                 return Left(name, clock)
         return None
@@ -235,8 +235,8 @@ class Follower:
     def _write(
         self, state: Mapping[str, DataFrame], over: Over | None, *, until: int | None, first: int | None
     ) -> None:
-        """What the last two micro-batches left stays, of any job: one of them is gone on from, whatever becomes of this
-        one."""
+        """Write the state after a micro-batch. The states after the last two micro-batches stay, whichever job left
+        them: a job goes on from one of them, whatever becomes of this job."""
         number = 0 if self._newest is None else self._newest.number + 1
         name = f"{number:012d}-{self._claim.writer}"
         clock = {
@@ -262,7 +262,7 @@ class Follower:
 
 
 def _number(name: str) -> int:
-    """Of the micro-batch that left it."""
+    """The number of the micro-batch that left this directory."""
     return int(name.partition("-")[0])
 
 
@@ -281,12 +281,15 @@ def follow(
     bad_input: BadInput | None = None,
     left_out: Callable[[int], None] | None = None,
 ) -> None:
-    """Give `sink` the windows of the WAL as they are over: for good, until `stop` is set, or `once`, up to the end as
-    of now. Goes on where the state at `state` ends; that is a place which executors have too.
+    """Give `sink` the windows of the WAL once they are over, until `stop` is set or, with `once`, up to the end as of
+    now. It goes on where the state at `state` ends; executors must reach that place too.
 
-    What operators had skipped when this begins is left out; `left_out` is told how many records, if there are any.
-    Raises as `readers.read_wal`, ConfigError for a state of another journal or of windows of another width, one that is
-    not whole or that another job has taken since, and for a width of less than a millisecond or a lateness without end.
+    Records that operators have had skipped when this begins are left out, and `left_out` is called with their number if
+    there are any.
+
+    Raises the errors of `readers.read_wal`, and ConfigError for a state of another journal or window width, for one
+    that is not whole or that another job has taken, for a width of less than a millisecond, and for an infinite
+    lateness.
     """
     if not 0 <= lateness_s < math.inf:
         raise ConfigError(f"a lateness of {lateness_s:g} s: expected 0 s or more")
@@ -322,7 +325,7 @@ def follow(
             stop=stop or threading.Event(),
         )
     except Exception as error:
-        # two jobs fail in many ways, as on files that the other one has deleted
+        # with two jobs, many things fail, such as reading files that the other one has deleted
         if follower.is_taken():
             raise ConfigError(follower.taken()) from error
         raise

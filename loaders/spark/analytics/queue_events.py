@@ -1,12 +1,14 @@
-"""What a WAL did to queues: operations of the message store's kinds -> how long each message was in which queue.
+"""What a WAL did to queues: operations of the message store's kinds become stays, which say how long each message was
+in which queue.
 
-    read_part   a part of a WAL: its operations and markers, without the bytes that nothing here looks at; what is none
+    read_part   a part of a WAL: its operations and markers, without unneeded bytes; and the records that are no frames
     happened    a part, with what earlier parts left open -> what took effect, and transactions that were in doubt
-    stays       what took effect -> one row a message and queue: when it came, when it went, how often it came back
+    stays       what took effect -> one row for each message and queue: when it came, left, and came back
 
-Rules are docs/STORE.md's and docs/FORMAT.md's: what is staged counts when its COMMIT does, and at its time. Times are
-when a record was appended, in ms since 1970. What is appended to a window that was already told (`floor_ms`) is late:
-it counts in the next one (`counted`), so that depths stay right, while ages and durations keep its own time (`at`).
+The rules are those of docs/STORE.md and docs/FORMAT.md: what is staged counts when its COMMIT does, and at its time.
+Times are when a record was appended, in ms since 1970. What is appended to a window that was already told (`floor_ms`)
+is late: it counts in the next window (`counted`), so that depths stay right, while ages and durations keep its own time
+(`at`).
 
 Hot path: expressions only, evaluated in the JVM.
 """
@@ -47,14 +49,16 @@ _OF_LIFE = ("position", "what", "subject", "deliveries", "name", "at", "counted"
 
 @dataclass(frozen=True, slots=True)
 class DeadLetters:
-    """Records that are no frames of the journal: how many, and which is the first and why (empty without)."""
+    """Records that are no frames of the journal: their number, the place of the first one, and why it is none (empty if
+    there are none)."""
 
     count: int
     first: str
 
 
 class Span(NamedTuple):
-    """When the first and the last frame of a part were appended (None without any), and what in it is no frame."""
+    """When the first and the last frame of a part were appended (None without any), and its records that are
+    no frames."""
 
     begin_ms: int | None
     end_ms: int | None
@@ -70,8 +74,9 @@ class Happened(NamedTuple):
 
 
 def read_part(records: DataFrame, journal: JournalIdentity) -> DataFrame:
-    """One row an operation, or a frame without any, from Kafka's columns and `skip` (an operator has the record
-    skipped: it is left out). A record that is no frame of the journal has one row of its place and its `fault`."""
+    """One row for each operation, or for a frame without any, from Kafka's columns and `skip` (an operator
+    has had the record skipped: it is left out). A record that is no frame of the journal has one row of its
+    place and its `fault`."""
     flat = flattened(with_frame(records.withColumn("until", F.lit(None).cast("bigint"))), journal)
     good, first = F.col("fault").isNull(), F.coalesce("index", F.lit(0)) == 0
     data = F.when(F.col("kind").isin(*_WITH_DATA), F.col("data"))
@@ -82,7 +87,7 @@ def read_part(records: DataFrame, journal: JournalIdentity) -> DataFrame:
 
 
 def span_of(part: DataFrame) -> Span:
-    """Of what `read_part` gives, as a whole."""
+    """The span of everything that `read_part` gives."""
     bad = F.when(F.col("fault").isNotNull(), F.struct("shard", "offset", "topic", "fault"))
     found = part.agg(
         F.min("at").alias("begin"), F.max("at").alias("end"), F.count("fault").alias("bad"), F.min(bad).alias("first")
@@ -94,20 +99,21 @@ def span_of(part: DataFrame) -> Span:
 
 
 def operations_of(part: DataFrame) -> DataFrame:
-    """The operations in what `read_part` gives."""
+    """The operations in the result of `read_part`."""
     operations = part.where(F.col("index").isNotNull() & (F.col("type") != "MARKER"))
     return operations.select(*(name.split()[0] for name in OPERATIONS_SCHEMA.split(", ")))
 
 
 def markers_of(part: DataFrame) -> DataFrame:
-    """Where epochs begin, in what `read_part` gives."""
+    """The beginnings of epochs in the result of `read_part`."""
     return part.where(F.col("type") == "MARKER").select(*SHARD, "epoch", "node", "offset", "at")
 
 
 def happened(operations: DataFrame, markers: DataFrame, floor_ms: int | None) -> Happened:
-    """Of operations, with those that waited before; `markers` are all since the journal began."""
+    """What happened in `operations`, together with those that waited before; `markers` are all since the
+    journal began."""
     current = _current(operations, markers)
-    # with a plan of its own: it is a long one, and three times what follows would have it within
+    # with a plan of its own: the plan is long, and what follows would contain it three times
     transacted = _transacted(current).localCheckpoint()
     plain = current.where((F.col("tx") == 0) & _is_told_of())
     position = F.struct("offset", "index", F.lit(0).alias("ordinal"))
@@ -127,8 +133,8 @@ def happened(operations: DataFrame, markers: DataFrame, floor_ms: int | None) ->
 
 def stays(events: DataFrame) -> DataFrame:
     """One row for each time that a message was in a queue: topic, shard, queue_id, queue, message, entered,
-    entered_counted, entered_late, left (null: it is there), left_counted, left_late, and `returns`: counted, late and
-    by how much its delivery count rose, for each time it came back."""
+    entered_counted, entered_late, left (null: it is still there), left_counted, left_late, and `returns`: for each time
+    it came back, counted, late and by how much its delivery count rose."""
     lives = events.groupBy(*SHARD, "id").agg(F.array_sort(F.collect_list(F.struct(*_OF_LIFE))).alias("life"))
     routed = lives.where(F.exists("life", lambda event: event["what"] == "ROUTE"))
     routed = routed.withColumn("route", F.explode(F.filter("life", lambda event: event["what"] == "ROUTE")))
@@ -168,7 +174,7 @@ def stays(events: DataFrame) -> DataFrame:
         route["at"].alias("entered"),
         route["counted"].alias("entered_counted"),
         route["late"].alias("entered_late"),
-        # a clock may have gone back in between
+        # a clock may have been set back in between
         F.when(end.isNotNull(), F.greatest(end["at"], route["at"])).alias("left"),
         F.when(end.isNotNull(), F.greatest(end["counted"], route["counted"])).alias("left_counted"),
         end["late"].alias("left_late"),
@@ -177,7 +183,7 @@ def stays(events: DataFrame) -> DataFrame:
 
 
 def queue_names(events: DataFrame) -> DataFrame:
-    """The queues that ever were: topic, shard, queue_id, queue."""
+    """The queues that ever existed: topic, shard, queue_id, queue."""
     return (
         events.where(F.col("what") == "QUEUE")
         .groupBy(*SHARD, F.col("id").alias("queue_id"))
@@ -186,7 +192,8 @@ def queue_names(events: DataFrame) -> DataFrame:
 
 
 def unfinished(events: DataFrame, before_ms: int) -> DataFrame:
-    """The events that later ones may follow on: of queues, and of messages that were there or counted at a time."""
+    """The events that later ones may depend on: those of queues, and of messages that were there or counted
+    at a time."""
     of_id = F.struct("position", "what")
     newest = F.max(F.when(F.col("what").isin("MESSAGE", "DELETE"), of_id))["what"]
     ids = events.groupBy(*SHARD, "id").agg(
@@ -204,7 +211,7 @@ _OF_EVENT = ("type", "kind", "data", "subject")
 
 
 def _is_told_of() -> Column:
-    """Whether an operation may say something of a queue. Of a DELETE's record nothing is known here."""
+    """Whether an operation may say something of a queue. The record that a DELETE deletes is unknown here."""
     added = (F.col("type") == "ADD") & F.col("kind").isin(*_ADDED)
     return (F.col("type") == "DELETE") | added | ((F.col("type") == "UPDATE") & F.col("kind").isin(*_UPDATED))
 
@@ -221,7 +228,7 @@ def _what() -> Column:
 
 
 def _current(operations: DataFrame, markers: DataFrame) -> DataFrame:
-    """Without what nodes wrote that a newer epoch had fenced; with `last_epoch`, the shard's newest."""
+    """The operations without those of nodes that a newer epoch had fenced; with `last_epoch`, the shard's newest."""
     begun = markers.groupBy(*SHARD).agg(
         F.collect_list(F.struct("offset", "epoch")).alias("begun"), F.max("epoch").alias("last_epoch")
     )
@@ -233,15 +240,15 @@ def _current(operations: DataFrame, markers: DataFrame) -> DataFrame:
 
 
 def _transacted(current: DataFrame) -> DataFrame:
-    """The operations of transactions with what becomes of them, and `turns_at`: when their transaction was prepared,
-    committed, rolled back, by offset and index."""
+    """The operations of transactions with their fates, and `turns_at`: when their transaction was prepared, committed,
+    rolled back, by offset and index."""
     turn = F.when(~F.col("type").isin(*STAGED), F.struct("offset", "index", "at"))
     turns = F.collect_list(turn).over(throughout(*SHARD, "tx", order=("offset", "index")))
     return resolved(current.where(F.col("tx") != 0).withColumn("turns_at", turns))
 
 
 def _time_of(place: Column) -> Column:
-    """Of a turn of the row's transaction."""
+    """The time of a turn of the row's transaction."""
 
     def is_it(turn: Column) -> Column:
         return (turn["offset"] == place["offset"]) & (turn["index"] == place["index"])
@@ -250,7 +257,7 @@ def _time_of(place: Column) -> Column:
 
 
 def _doubts(transacted: DataFrame, floor_ms: int | None) -> DataFrame:
-    """Per queue and transaction that is or was prepared: since when, and until when it was."""
+    """For each queue and each transaction that is or was prepared: since when, and until when."""
     part = F.col("part")
     updates = transacted.where((F.col("type") == "UPDATE") & F.col("kind").isin(*_UPDATED))
     prepared = updates.where(
@@ -301,7 +308,7 @@ def _counted(time: str, floor_ms: int | None) -> Column:
 
 
 def _queues(lives: DataFrame) -> DataFrame:
-    """Queues by id, with the event that destroyed them if one did (`gone`)."""
+    """Queues by id, with the event that destroyed them if there is one (`gone`)."""
     newest = F.element_at(F.filter("life", lambda event: event["what"] == "QUEUE"), -1)
     last = F.element_at(F.filter("life", lambda event: event["what"].isin("QUEUE", "DELETE")), -1)
     queues = lives.where(F.exists("life", lambda event: event["what"] == "QUEUE"))

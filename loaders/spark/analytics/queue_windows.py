@@ -1,12 +1,12 @@
-"""Stays in queues -> what each queue was like in each window of time: docs/SPARK.md has the columns.
+"""Stays in queues become windows, which say what each queue was like at each time; docs/SPARK.md has the columns.
 
-A window has a number, its start in ms over its width. `first` to `last` are told; what lies before `first` only counts
-into the depth that the first window begins with. A queue has a row for each window in which something happened, or at
-whose end something was in it.
+A window has a number: its start in ms divided by its width. Windows `first` to `last` are told; what lies before
+`first` only counts into the depth with which the first window begins. A queue has a row for each window in which
+something happened, or at whose end something was in it.
 
-Ages want the oldest of all that are there, at the end of every window, though most stays span many windows. Of stays in
-order of arrival, one is the oldest only after all earlier ones have left: each window's end has one such stay, which a
-running maximum finds. Late ones (few) are looked at beside.
+Ages need the oldest message that is there at the end of every window, though most stays span many windows. In order of
+arrival, a stay is the oldest only after all earlier ones have left. So each window's end has one such stay, which a
+running maximum finds. Late stays are few and looked at separately.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _COUNTS = (*_OF_STAYS, "doubts_begun", "doubts_ended")
 
 
 def windows(stays: DataFrame, doubts: DataFrame, names: DataFrame, width_ms: int, first: int, last: int) -> DataFrame:
-    """`stays`, `doubts` and `names` are `queue_events`'."""
+    """The windows of `stays`, `doubts` and `names`, which come from `queue_events`."""
 
     def number(time: Column) -> Column:
         return F.floor(time / width_ms).alias("window")
@@ -98,7 +98,7 @@ def _named(rows: DataFrame, names: DataFrame, width_ms: int) -> DataFrame:
 
 
 def summary(stays: DataFrame, *by: str) -> DataFrame:
-    """One row a queue (or one in all, without `by`) over the whole time: came_in, went_out, depth, redeliveries,
+    """One row for each queue (or one in all, without `by`) over the whole time: came_in, went_out, depth, redeliveries,
     p50_s, p99_s, and `oldest` (ms since 1970) of what is left."""
     stayed = F.percentile_approx(F.col("left") - F.col("entered"), list(PERCENTILES), _ACCURACY)
     each = F.aggregate("returns", F.lit(0).cast("bigint"), lambda total, one: total + one["times"])
@@ -123,7 +123,8 @@ def summary(stays: DataFrame, *by: str) -> DataFrame:
 
 
 def latencies(stays: DataFrame) -> DataFrame:
-    """How many messages stayed how long: `bucket` (of `BUCKETS_PER_DECADE` a factor of ten, from 1 ms) and `count`."""
+    """How many messages stayed how long: `bucket` (there are `BUCKETS_PER_DECADE` for each factor of ten, from 1 ms)
+    and `count`."""
     stayed = stays.where(F.col("left").isNotNull()).select(
         F.floor(F.log10(F.greatest(F.col("left") - F.col("entered"), F.lit(1))) * BUCKETS_PER_DECADE).alias("bucket")
     )
@@ -162,7 +163,8 @@ def _doubt_counts(in_doubt: DataFrame) -> DataFrame:
 
 
 def _oldest(spans: DataFrame, name: str, first: int, last: int) -> DataFrame:
-    """Per queue and window at whose end something was there, when the oldest of it came; perhaps more than one row."""
+    """For each queue and window at whose end something was there: when the oldest of it came; perhaps in more than one
+    row."""
     until = F.coalesce("left_window", F.lit(_FOREVER))
     in_time = spans.where(~F.col("entered_late"))
     order = before(*QUEUE, order=("from_window", "entered"))

@@ -22,9 +22,9 @@ from loaders.spark.analytics.queue_windows import BUCKETS_PER_DECADE
 from loaders.spark.analytics.report_svg import Bar, Mark, Series, TimePlot, duration, histogram, number
 
 SERIES_MAX = 7
-"""Queues in the plot of depths; colours are as many, and one for the rest."""
+"""Queues in the plot of depths. There is a colour for each of them, and one for the rest."""
 QUEUES_MAX = 25
-"""Rows of the table."""
+"""Rows in the table of queues."""
 REST = "all others"
 _WINDOWS_MAX = 2_000
 
@@ -40,12 +40,12 @@ class Moment:
     in_doubt: int = 0
     oldest_age_s: float = 0.0
     depths: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    """By series."""
+    """The depth of each series."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportData:
-    """What a page shows; `series` are queues by name, and `REST` if that is not all of them."""
+    """The content of a page; `series` are queues by name, and `REST` if those are not all."""
 
     journal: str
     from_ms: int
@@ -62,7 +62,7 @@ class ReportData:
 
 
 def report_data(found: Analytics) -> ReportData:
-    """Runs Spark. Raises ConfigError for windows that are too many to be plotted."""
+    """Let Spark compute the content. Raises ConfigError if there are too many windows to plot."""
     series = series_of(found.queues)
     first = found.from_ms // found.width_ms
     count = found.until_ms // found.width_ms - first + 1
@@ -99,8 +99,8 @@ def report_data(found: Analytics) -> ReportData:
 
 
 def series_of(queues: Sequence[QueueSummary]) -> list[str]:
-    """The names in the plot of depths, the deepest first, and `REST` if that is not all of them. A queue that was made
-    anew has the name of the one before it, and is of one series with it."""
+    """The names in the plot of depths, the deepest queue first, and `REST` if those are not all. A queue that was made
+    anew has the name of the one before it, and shares its series."""
     deepest = sorted(queues, key=lambda each: (-each.depth_max, each.queue))
     names = list(dict.fromkeys(each.queue for each in deepest))
     shown = names[:SERIES_MAX]
@@ -108,7 +108,7 @@ def series_of(queues: Sequence[QueueSummary]) -> list[str]:
 
 
 def render(data: ReportData) -> str:
-    """The page. Everything that came from the journal is escaped."""
+    """The page as HTML. Everything that came from the journal is escaped."""
     page = files(__package__).joinpath("report.html").read_text(encoding="utf-8")
     parts = {
         "title": f"Queues of journal {escape(data.journal)}",

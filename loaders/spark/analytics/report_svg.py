@@ -1,7 +1,8 @@
-"""Plots as SVG text, drawn by hand: axes with round numbers, lines, stacked areas, bars, and marks of moments. Pure.
+"""Plots as SVG text, drawn by hand: axes with round numbers, lines, stacked areas, bars, and marks at points in time.
+This module is pure.
 
-Colours are classes that the page's style sheet gives, for light and for dark. Labels that would overlap are put on
-another line, or left to the tooltip.
+Colours are classes that the page's style sheet defines, for light and for dark. Labels that would overlap go to another
+line, or only into the tooltip.
 """
 
 from __future__ import annotations
@@ -51,12 +52,12 @@ class Series(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """Something that happened at a moment."""
+    """Something that happened at one time."""
 
     at_ms: int
     label: str
     told: str
-    """In the tooltip."""
+    """The text of the tooltip."""
 
 
 class Bar(NamedTuple):
@@ -66,7 +67,7 @@ class Bar(NamedTuple):
 
 
 def number(value: float) -> str:
-    """Short, for people: 1,234, 12.5 k, 3.2 M."""
+    """A number, short, for people: 1,234, 12.5 k, 3.2 M."""
     for size, unit in ((1e9, " G"), (1e6, " M"), (1e4, " k")):
         if abs(value) >= size:
             return f"{value / (1000 if size == 1e4 else size):,.1f}".removesuffix(".0") + unit
@@ -74,7 +75,7 @@ def number(value: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """340 ms, 4.2 s, 3 min, 2.5 h, 4 d."""
+    """A duration for people: 340 ms, 4.2 s, 3 min, 2.5 h, 4 d."""
     if seconds < 1:
         return f"{seconds * 1000:.3g} ms"
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
@@ -115,7 +116,7 @@ class TimePlot:
         return self._plot(scale, drawn)
 
     def stacked(self, series: Sequence[Series]) -> str:
-        """Areas on top of each other, the first one lowest."""
+        """Draw areas on top of each other, the first one lowest."""
         floor = [0.0] * len(self._times)
         layers = []
         for each in series:
@@ -178,7 +179,7 @@ class TimePlot:
 
 
 def histogram(title: str, bars: Sequence[Bar], lines: Sequence[tuple[str, float]]) -> str:
-    """Bars over durations in seconds, on a logarithmic axis; and lines at some of them."""
+    """Draw bars over durations in seconds, on a logarithmic axis, and lines at some of the durations."""
     begin, end = (math.log10(bars[0].low), math.log10(bars[-1].high)) if bars else (0.0, 1.0)
     scale = _Scale(max((bar.value for bar in bars), default=0))
 
@@ -208,7 +209,7 @@ def histogram(title: str, bars: Sequence[Bar], lines: Sequence[tuple[str, float]
 
 
 def _round_durations(low: float, high: float) -> Iterable[tuple[float, str]]:
-    """Places on a logarithmic axis of seconds that people know."""
+    """Round durations on a logarithmic axis of seconds, such as a minute or an hour."""
     for at in (0.001, 0.01, 0.1, 1, 10, 60, 600, 3600, 36000, 86400, 864000, 8640000):
         if low <= at * 1.0001 and at <= high * 1.0001:
             yield at, duration(at) if at != 60 else "1 min"

@@ -1,13 +1,13 @@
 """Where windows of queues go: Parquet files, a Delta table, a topic.
 
-Files and a table have the windows of one place only, a stream's state or the newest run of a batch: those of two would
-be there twice. A file beside them says whose they are, which no reader of either sees:
+Files and a table hold the windows of one origin only, a stream's state or the newest batch run, as windows of two
+origins would be there twice. A file beside them, which no reader sees, says which origin it is:
 
-    <path>/_windows-of-STATE    or _windows-of-whole, of batch runs
+    <path>/_windows-of-STATE    or _windows-of-whole, for batch runs
     <path>/_told-NUMBER         the first window of the state that is not here yet
 
-Windows have numbers, and those of a state come in their order. So a sink knows what it has: windows that come again, as
-from a state that was put back from a backup, are left out, and if some are missing, it says so.
+Windows have numbers, and a state gives its windows in order. So a sink knows what it has: it leaves out windows that
+come again, as from a state that was restored from a backup, and raises an error if some are missing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _WHOSE, _TOLD = "_windows-of-", "_told-"
 
 
 class Told(NamedTuple):
-    """Which windows a sink takes: of which state, and the windows `first` to before `following`."""
+    """Which windows a sink takes: the state they belong to, and their numbers from `first` to before `following`."""
 
     state: str
     first: int
@@ -35,15 +35,16 @@ class Told(NamedTuple):
 
 
 WHOLE = Told("whole", 0, 0)
-"""All windows, as of now: they take the place of those that a run before has told."""
+"""All windows, as of now. They replace those that an earlier run has told."""
 Sink = Callable[[DataFrame, Told], None]
-"""Takes windows, perhaps more than once: `Told` says which they are."""
+"""Takes windows, perhaps more than once; the second argument says which windows they are."""
 
 
 def to_files(path: str) -> Sink:
-    """Parquet, a directory `batch=N` for what is told at once, N its first window.
+    """A sink that writes Parquet, a directory `batch=N` for what is told at once; N is its first window.
 
-    Raises ConfigError for a place of other windows, or of other things, or one that lacks windows before these."""
+    Raises ConfigError for a place that has windows of another origin, or other things, or lacks windows before these.
+    """
     root = path.rstrip("/")
 
     def write(windows: DataFrame, told: Told) -> None:
@@ -53,7 +54,8 @@ def to_files(path: str) -> Sink:
 
 
 def to_delta(path: str) -> Sink:
-    """A Delta table; of windows that come again Delta knows that it has them. Raises as `to_files`."""
+    """A sink that writes a Delta table. Delta itself recognises windows that come again. Raises the errors of
+    `to_files`."""
     root = path.rstrip("/")
 
     def write(windows: DataFrame, told: Told) -> None:
@@ -68,9 +70,11 @@ def to_delta(path: str) -> Sink:
 
 
 def to_topic(source: JournalSource, topic: str) -> Sink:
-    """JSON, a record a window and queue, its key the queue's name. One may come again, as it was.
+    """A sink that writes JSON, one record for each window and queue; its key is the queue's name. A record may come
+    again, unchanged.
 
-    Raises ConfigError for a topic of the journal's own."""
+    Raises ConfigError for a topic of the journal's own.
+    """
     if topic in (source.wal, source.table, source.control):
         raise ConfigError(f"{topic} is the journal's own: analytics go to another topic")
 
@@ -125,7 +129,7 @@ def _require_own(files: Files, path: str, told: Told) -> None:
         raise ConfigError(f"{path} has the windows of another run: {mend}")
     if whose:
         return
-    # one that was killed in its first moment leaves a file with a dot
+    # a job that is killed at once leaves a file whose name begins with a dot
     if any(not name.startswith(".") for name in found):
         raise ConfigError(f"{path} has other things in it than windows: have them go elsewhere")
     files.write_new(f"{_WHOSE}{told.state}", "")

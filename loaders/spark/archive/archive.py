@@ -3,12 +3,12 @@
     <path>/frames/… or <path>/table     the records: `archive_frames`
     <path>/manifest/NAME/<number>.json
 
-A batch first writes its records, where no other batch's are, and checks them; then its manifest, which makes them
-count; then the archive's mark per shard into the control rows, which lets `trim` delete (`archive_marks`). A job that
-starts reads the newest manifest and nothing else to know where to go on: it has no state of its own, Spark's checkpoint
-is thrown away with each run. Killed before the manifest, it leaves files that nobody reads, and the next run writes
-that part again (batches that are in a Delta table get their manifests from the next run); killed behind it, the next
-run writes the marks.
+A batch first writes its records, where no other batch has any, and checks them. Then it writes its manifest, which
+makes them count, and then the archive's mark of each shard into the control rows, which lets `trim` delete
+(`archive_marks`). A job that starts reads the newest manifest, and nothing else, to know where to go on: it has no
+state of its own, and Spark's checkpoint is thrown away after each run. A job that is killed before the manifest leaves
+files that nobody reads, and the next run writes that part again (batches that are in a Delta table get their manifests
+from the next run). After a kill behind the manifest, the next run writes the marks.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from loaders.spark.stored.micro_batches import run_micro_batches
 from loaders.spark.stored.table_stores import TableFormat
 
 BATCH_OFFSETS_MAX = 200_000
-"""Of all shards, in one batch: a batch that is cut off is written again."""
+"""Offsets of all shards in one batch. A batch that is cut off is written again."""
 
 
 def archive(
@@ -55,16 +55,16 @@ def archive(
     told: Callable[[Manifest], None] | None = None,
     stop: threading.Event | None = None,
 ) -> ArchiveResult:
-    """Archive the committed WAL into `path` (any file system of Hadoop's): `once`, to its end as of now, or for good, a
-    batch every `every_s`, until `stop` is set. `told` is called behind each batch.
+    """Archive the committed WAL into `path` (in any file system of Hadoop's). With `once` this goes to the WAL's end as
+    of now; otherwise it writes a batch every `every_s` until `stop` is set. `told` is called after each batch.
 
-    `replace_other`: the journal has been archived elsewhere; from now on it is this archive that `trim` waits for.
-    `from_trimmed`: begin a new archive with what is left of a trimmed WAL. `kept_as` is for good. `check_operations`:
-    parse all of what was written, and count what is damaged; it takes longer.
+    `replace_other`: the journal was archived elsewhere, and from now on `trim` waits for this archive instead.
+    `from_trimmed`: begin a new archive with what is left of a trimmed WAL. `kept_as` cannot be changed later.
+    `check_operations`: parse everything that was written and count what is damaged, which takes longer.
 
-    Raises ArchiveError for an archive of another journal or another job's, ConfigError for one that is kept in another
-    format, TopicError for a journal that does not exist, GapError when records have been trimmed that are not in the
-    archive; it names them.
+    Raises ArchiveError for an archive of another journal or another job, ConfigError for an archive in another format,
+    TopicError for a journal that does not exist, and GapError if records were trimmed that are not in the archive; it
+    names them.
     """
     to_each = told or (lambda _manifest: None)
     job = _Job(spark, source, path, kept_as, check_operations, to_each, stop or threading.Event())
@@ -73,7 +73,11 @@ def archive(
 
 
 class _Job:
-    """One run. Micro-batches come one at a time."""
+    """One run of the archive. Its micro-batches come one at a time.
+
+    It has many attributes because every batch needs them: what was asked for (source, path, format, checks), the parts
+    of the archive (frames, manifests, marks), and how the run ends and reports.
+    """
 
     def __init__(
         self,
@@ -98,7 +102,7 @@ class _Job:
     # ---- where to go on --------------------------------------------------------------------------------------------
 
     def open(self, *, replace_other: bool, from_trimmed: bool) -> None:
-        """Read where the archive stands, and check that the journal is the one it is of. Raises as `archive`."""
+        """Read where the archive stands, and check that it belongs to this journal. Raises the errors of `archive`."""
         found_control = control(self._spark, self._source)
         self._identity, begun = found_control.identity, found_control.begun
         self._marks = ArchiveMarks(self._spark, self._source, self._path, found_control.archives)
@@ -127,7 +131,7 @@ class _Job:
             self._note_skipped(found_control.skip_requests)
 
     def _no_batch(self, archive: bytes) -> Manifest:
-        """Of an archive that is begun."""
+        """The manifest of an archive that is begun and has no batch."""
         no_parts = {shard: ShardPart(shard, 0, 0) for shard in range(self._identity.shards)}
         return Manifest(archive, self._source.journal, self._identity.uuid, 0, "", int(time.time() * 1000), no_parts)
 
@@ -158,7 +162,7 @@ class _Job:
             self._frames.forget(written)
 
     def _keep(self, number: int, batch: str, written: Written, *, left_over: bool = False) -> None:
-        """A batch that is written is checked, gets its manifest, and counts."""
+        """Check a batch that is written, and write its manifest, which makes it count."""
         before = self._manifest
         seen = self._seen(written.rows)
         parts = {row["shard"]: self._part(row, left_over=left_over) for row in seen}
@@ -170,7 +174,7 @@ class _Job:
             )
         self._check_same_journal(parts)
         parts = self._checked_numbers(written.rows, parts)
-        # a shard of which nothing came goes on where it was
+        # a shard without new records stays where it was
         parts = {shard: parts.get(shard) or part.nothing_more() for shard, part in before.parts.items()}
         written_ms = int(time.time() * 1000)
         if not left_over:
@@ -186,8 +190,8 @@ class _Job:
         self._note_skipped(told.skip_requests)
 
     def _note_skipped(self, requests: frozenset[tuple[int, int]]) -> None:
-        """Have a manifest say what operators had skipped by now, so that the archive's readers need not ask a journal
-        that may be gone. The table is asked only if there is a request of which no manifest tells."""
+        """Write a manifest that says what operators have had skipped, so that the archive's readers need not ask a
+        journal that may be gone. The table is asked only if there is a request that no manifest names."""
         before = self._manifest
         if not before.number or requests <= set(before.skipped):
             return
@@ -205,7 +209,7 @@ class _Job:
 
     def _seen(self, written: DataFrame) -> list[Row]:
         """What the batch has of each shard, from what was written."""
-        # null-safe: of what is no frame at all there is no uuid
+        # null-safe: a record that is no frame has no uuid
         own = F.col("uuid").eqNullSafe(F.lit(self._identity.uuid))
         found = written.groupBy("shard").agg(
             F.count("*").alias("records"),
@@ -223,7 +227,7 @@ class _Job:
 
     def _part(self, row: Row, *, left_over: bool) -> ShardPart:
         before = self._manifest.parts[row["shard"]]
-        # how the run that left a batch over was begun shows by its first frame
+        # the first frame shows how the run began that left this batch over
         begins_late = self._from_trimmed or (left_over and row["first"] != 1)
         start = row["first_offset"] if begins_late and not before.end else before.end
         if row["first_offset"] < before.end:
@@ -234,7 +238,7 @@ class _Job:
                 offset=row["first_offset"],
             )
         newest = row["newest"]
-        # a frame of an older epoch behind a newer marker counts for nothing
+        # a frame of an older epoch after a newer marker does not count
         last, epoch = (before.last, before.epoch) if newest is None else (newest["number"], newest["epoch"])
         if epoch < before.epoch:
             last, epoch = before.last, before.epoch
@@ -253,7 +257,8 @@ class _Job:
         )
 
     def _check_same_journal(self, parts: Mapping[int, ShardPart]) -> None:
-        """Frames of another journal are foreign records, unless the journal was made anew meanwhile."""
+        """Raises an error if the journal was made anew meanwhile. Otherwise frames of another journal are foreign
+        records."""
         if any(part.records > part.frames for part in parts.values()):
             _require_same(self._manifest, identity(self._spark, self._source), self._path)
 

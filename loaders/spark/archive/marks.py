@@ -1,8 +1,8 @@
-"""The archive's marks: control rows that say, of each shard, which archive the journal has and how far it is.
+"""The archive's marks: control rows that say, for each shard, which archive the journal has and how far it reaches.
 
-`trim` deletes nothing at or above them. They are written when an archive is begun, at offset 0, and behind each
-manifest: so they may say less than the manifest, and never more. A journal has one archive, and the marks are its: a
-job that finds another's, written since, has been replaced.
+`trim` deletes nothing at or above them. They are written when an archive is begun, at offset 0, and after each
+manifest. So they may say less than the manifest, and never more. A journal has one archive, and the marks are that
+archive's: a job that finds newer marks of another one has been replaced.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from loaders.spark.stored.manifest import Manifest
 
 
 class ArchiveMarks:
-    """Of one journal, as the job of one archive sees them; `found` are those that are there as it begins."""
+    """The marks of one journal, as the job of one archive sees them; `found` are those that exist when it begins."""
 
     def __init__(self, spark: SparkSession, source: JournalSource, path: str, found: Mapping[int, Archive]) -> None:
         self._spark = spark
@@ -30,12 +30,12 @@ class ArchiveMarks:
         self._displaced: frozenset[bytes] = frozenset()
 
     def begun_here(self) -> bytes | None:
-        """The archive that was begun at this path, and of which the marks say that nothing is there yet."""
+        """The archive that was begun at this path, and that has nothing yet according to the marks."""
         begun = {mark.archive for mark in self._found.values() if mark.path == self._path and not mark.offset}
         return begun.pop() if len(begun) == 1 and self._other(self._found, begun) is None else None
 
     def claim(self, archive: bytes, *, replace_other: bool) -> None:
-        """Raises ArchiveError if another archive has them, unless this one is to take its place."""
+        """Raises ArchiveError if another archive has the marks, unless this one is to replace it."""
         other = self._other(self._found, {archive})
         if other is None:
             return
@@ -47,13 +47,14 @@ class ArchiveMarks:
         self._displaced = frozenset(mark.archive for mark in self._found.values())
 
     def are_behind(self, manifest: Manifest) -> bool:
-        """Whether they say anything but the manifest: the archive is begun, or a job was killed between the two."""
+        """Whether the marks differ from the manifest: the archive is just begun, or a job was killed between
+        the two."""
         said = {shard: (mark.archive, mark.offset) for shard, mark in self._found.items()}
         return said != {shard: (manifest.archive, end) for shard, end in manifest.ends().items()}
 
     def write(self, manifest: Manifest) -> Control:
-        """Tell how far the archive is: only what a manifest has. Gives what the control rows said before. Raises
-        ArchiveError if another one has taken its place since."""
+        """Write how far the archive reaches, which must be in a manifest. Returns what the control rows said before.
+        Raises ArchiveError if another archive has replaced this one."""
         found = control(self._spark, self._source)
         other = self._other(found.archives, {manifest.archive, *self._displaced})
         if other is not None:

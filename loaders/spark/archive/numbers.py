@@ -1,9 +1,9 @@
 """Frame numbers in a batch of the archive: which frames follow the one before them, and whether the WAL is still the
 one that is archived.
 
-Frames that operators had skipped move neither epochs nor numbers here, though they are archived as all records are. An
-archive does not know of them, and may have had them before they were skipped: the table is asked only about a batch
-whose numbers do not fit, and then what is archived is looked through once more.
+Skipped frames move neither epochs nor numbers here, though they are archived like all records. An archive does not know
+of skips, and may have archived the records before they were skipped. So the table is asked only about a batch whose
+numbers do not fit, and then the archive is searched once more.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ def checked_part(
     skipped: Callable[[], Collection[int]],
     topic: str,
 ) -> ShardPart:
-    """`part` with its faults: frames that do not follow. Raises GapError for a WAL that began anew.
+    """`part` with its faults, the frames that do not follow. Raises GapError for a WAL that began anew.
 
-    `written` are the part's frames, `archived` gives those of the shard in all that was archived before, `skipped` the
-    offsets that operators had skipped by now.
+    `written` are the part's frames, `archived` returns those of the shard in everything that was archived before, and
+    `skipped` are the offsets that operators have had skipped.
     """
     follows = part.first == before.last + 1 or not before.last
     if not part.frames or (follows and part.last - part.first + 1 == part.frames):
         return part
     nothing = F.lit(False)
     faults = _faults(written, nothing, before)
-    # none of the newest epoch: they are late, or that epoch never was
+    # no frame of the newest epoch: the frames are late, or that epoch never existed
     if not faults and part.epoch in part.epochs:
         return part
     offsets = skipped()
@@ -59,14 +59,14 @@ def checked_part(
 
 
 def _faults(written: DataFrame, left_out: Column, before: ShardPart) -> int:
-    """How many frames do not follow the one before them; those of an older epoch do not count."""
+    """Number of frames that do not follow the one before them, without those of an older epoch."""
     earlier = Window.partitionBy("shard").orderBy("offset")
     ahead = earlier.rowsBetween(Window.unboundedPreceding, -1)
     rows = written.withColumn("left_out", left_out)
     good = ~F.col("left_out")
     newest = F.greatest(F.max(F.when(good, F.col("epoch"))).over(ahead), F.lit(before.epoch))
     in_turn = rows.withColumn("newest", newest).where(F.col("left_out") | (F.col("epoch") >= F.col("newest")))
-    # behind one that was left out, its successor is in order, and so is that of the one before it
+    # after a frame that was left out, both its own successor and its predecessor's are in order
     at = F.coalesce(F.last(F.when(good, F.col("number")), ignorenulls=True).over(ahead), F.lit(before.last))
     beside = F.lag("number", 1, before.last).over(earlier)
     judged = in_turn.select("left_out", (F.col("number") - 1).isin(at, beside).alias("follows"))
@@ -74,8 +74,8 @@ def _faults(written: DataFrame, left_out: Column, before: ShardPart) -> int:
 
 
 def _newest(frames: DataFrame, without: ShardPart) -> ShardPart:
-    """A part with what its frames, or those before it, say of number and epochs; `without` if there are none, or only
-    of older epochs."""
+    """The part with the number and epochs of its newest frame; `without` if it has none, or only frames of older
+    epochs."""
     newest = F.max(F.struct("epoch", "number")).alias("newest")
     first, epochs = F.min("number").alias("first"), F.array_sort(F.collect_set("epoch")).alias("epochs")
     (found,) = frames.agg(newest, first, epochs).collect()

@@ -1,4 +1,4 @@
-"""What a run of the archive tells: how much it wrote, where the archive stands, and what is not as it should be."""
+"""What a run of the archive reports: how much it wrote, where the archive stands, and what is not as it should be."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from loaders.spark.session.wire import with_frame
 from loaders.spark.stored.manifest import Manifest
 
 Place = tuple[str, int, int]
-"""Topic, partition and offset of a record."""
+"""The topic, partition and offset of a record."""
 
 
 @dataclass(slots=True)
@@ -28,21 +28,22 @@ class ArchiveResult:
     records: int = 0
     bytes: int = 0
     foreign: int = 0
-    """Records that are no frames of this journal, of which no operation is looked at; archived as they are."""
+    """Records that are no frames of this journal. They are archived as they are, and none of their operations
+    is read."""
     first_foreign: Place | None = None
-    """Of them, in order of place; None without any."""
+    """The first foreign record, in order of place; None if there is none."""
     damaged: int | None = None
-    """Frames of this journal that stop a worker for what is in them, archived as they are; None: not looked at."""
+    """Frames of this journal whose content stops a worker, archived as they are; None if nobody looked."""
     first_damaged: Place | None = None
     faults: int = 0
     """Frames that do not follow their predecessor."""
     skipped: int = 0
-    """Records that operators had skipped by now, of all that the archive has."""
+    """Records in the whole archive that operators have had skipped."""
     ends: dict[int, int] = field(default_factory=dict)
-    """Per shard the first offset that is not archived."""
+    """The first offset of each shard that is not archived."""
 
     def count(self, manifest: Manifest, seen: Sequence[Row], topic: str) -> None:
-        """Add a batch that counts now, and the rows that say what was seen of each shard of it."""
+        """Add a batch that counts now, with the rows that say what it has of each shard."""
         self.batches += 1
         self.ends = manifest.ends()
         for part in manifest.parts.values():
@@ -54,7 +55,7 @@ class ArchiveResult:
         self.first_foreign = _first(self.first_foreign, firsts)
 
     def count_damaged(self, written: DataFrame, journal: JournalIdentity, topic: str) -> None:
-        """Look into the frames of a batch, in the archive's columns."""
+        """Count the damaged frames of a batch, which is in the archive's columns."""
         own = F.col("uuid").eqNullSafe(F.lit(journal.uuid))
         damaged = dead_letters(with_frame(as_records(written.where(own), topic)), journal)
         first = F.min(F.struct("topic", "partition", "offset")).alias("first")

@@ -1,1 +1,1 @@
-"""The audit: tables compared with the WAL."""
+"""The audit, which compares the tables with the WAL."""

@@ -1,13 +1,13 @@
-"""The audit: a journal's tables compared with Spark's own fold of its WAL, and of its archive where one is given.
+"""The audit: a journal's tables compared with Spark's own fold of its WAL, and of its archive if one is given.
 
-Says the same as `verify`, in its words and its report, for journals that one process would take too long for. Nothing
-is brought to the driver but a row a shard and the first differences of each sort; all are counted.
+It gives the same report as `verify`, for journals that are too large for one process. Only one row for each shard, and
+the first differences of each sort, are brought to the driver; all differences are counted.
 
     tables' marks -> the WAL's operations, fingerprinted, put aside -> where each shard's fold ends
-    -> everything of an id, folded and as its table rows have it -> differences
+    -> all operations on an id, folded, and its table rows -> differences
 
-A shard whose fold cannot reach its mark is not compared: what it should hold is not known. What stopped it is a
-finding. Of a WAL that was trimmed, with no archive given, the fold begins at the trim (`audit_base`).
+A shard whose fold cannot reach its mark is not compared, as nobody knows what it should hold; what stopped it is a
+finding. If the WAL was trimmed and no archive is given, the fold begins at the trim (`audit_base`).
 """
 
 from __future__ import annotations
@@ -69,12 +69,12 @@ from loaders.spark.session.failures import journal_errors
 from loaders.spark.session.wire import with_frame
 
 _NONE = -1
-"""No offset."""
+"""The offset that stands for no offset."""
 _OF_IDS = ("applied", "rejected", "records", "updates", *OF_BASE)
 _COUNTED = ("applied", "rejected", "records", "updates", "staged", "prepared", "dropped")
-"""Fields of a mark that count operations; its frames alone tell the others."""
+"""Fields of a mark that count operations. The frames alone give the other fields."""
 _GOES_ON = ("applied", "rejected", "dropped")
-"""Those that only grow."""
+"""Fields of a mark that only grow."""
 _FROM_ARCHIVE = "--archive PATH reads it from an archive"
 _TRIMMED = f"the WAL begins here, no trim told of the tables' state, and what stood before is gone: {_FROM_ARCHIVE}"
 _EMPTIED = f"the WAL is empty, and what stood up to here is gone: {_FROM_ARCHIVE}"
@@ -85,14 +85,14 @@ def audit(
 ) -> Report:
     """Compare a journal's tables with its WAL, and with the archive at a path for what the WAL no longer has.
 
-    Both may be written meanwhile: what is compared is up to the marks that are found first. Raises TopicError, RowError
-    (also for a mark that does not parse) and ArchiveError as `archived.joined`, GapError if the WAL is trimmed
-    meanwhile, and KafkaUnavailableError.
+    WAL and tables may be written meanwhile: the comparison goes up to the marks that are found first. Raises
+    TopicError, RowError (also for a mark that does not parse) and ArchiveError like `archived.joined`, GapError if the
+    WAL is trimmed meanwhile, and KafkaUnavailableError.
     """
     journal = identity(spark, source)
     table = batch(spark, source, source.table)
     with journal_errors(source):
-        # a trim is of a state that the tables had before; and of the WAL all that a mark says is there by then
+        # the marks are read after the trim, which the tables have passed by then, and before the end of the WAL
         if archive is None:
             begin = begin_of(spark, source, journal)
             bases = bases_of(spark, source, begin)
@@ -106,7 +106,8 @@ def audit(
 
 
 def table_marks(table: DataFrame) -> Mapping[int, Row]:
-    """By shard: where its newest mark is and what it says, where its rows end now, and which offsets were skipped."""
+    """For each shard: its newest mark and where that stands, where the shard's rows end now, and which offsets were
+    skipped."""
     own = F.col("value").isNotNull() & ~is_misplaced()
     is_mark, is_skip = (own & (rows.type_of_key() == name) for name in ("MARK", "SKIPPED"))
     skipped = F.conv(F.hex(F.expr("substring(key, 4, 8)")), 16, 10).cast("bigint")
@@ -132,8 +133,8 @@ def compare(
     bases: Mapping[int, Base] | None = None,
     kept_max: int = KEPT_MAX,
 ) -> Report:
-    """`wal` and `table` in Kafka's columns; `marks` are `table_marks`. `topic` names the WAL in the report. `bases` are
-    `audit_base.bases_of`."""
+    """Compare `wal` and `table`, which have Kafka's columns. `marks` are those of `table_marks`, `topic` names the WAL
+    in the report, and `bases` are those of `audit_base.bases_of`."""
     bases = bases or {}
     shards = [_Shard(shard, marks.get(shard), topic, kept_max, bases.get(shard)) for shard in range(journal.shards)]
     until = {each.number: each.mark.offset for each in shards}
@@ -143,10 +144,10 @@ def compare(
         "data", F.when(F.col("type") == "MARKER", F.col("data")).otherwise(fingerprinted(F.col("data")))
     )
     whole = table.where(F.col("offset") <= by_shard({each.number: each.row_offset for each in shards}))
-    # the table before the WAL: what is compacted away meanwhile is still there
+    # the table before the WAL: rows that are compacted away meanwhile are still there
     found = rows.changes(rows.newest(whole.where(~is_misplaced())))
     if bases:
-        found = put_aside(found)  # digests are of all the data
+        found = put_aside(found)  # the digests take all data
     state = put_aside(with_fingerprints(found))
     flat = put_aside(with_waiting(flat, bases, topic) if bases else flat)
     new = flat.where(is_new(F.col("offset"), bases)) if bases else flat
@@ -166,7 +167,8 @@ def compare(
 def _compare_states(
     spark: SparkSession, flat: DataFrame, state: DataFrame, table: DataFrame, shards: Sequence[_Shard], kept_max: int
 ) -> None:
-    """Records and transactions of the shards whose fold reaches the mark; counts and differences go into `shards`."""
+    """Compare records and transactions of the shards whose fold reaches the mark. Counts and differences go into
+    `shards`."""
     by_number = {each.number: each for each in shards}
     here = F.col("shard").isin(list(by_number))
     facts = known_facts(spark, [each.fact for each in shards if each.fact is not None])
@@ -196,7 +198,7 @@ def _compare_states(
 
 
 def _faulty_rows(table: DataFrame, shards: Sequence[_Shard]) -> Iterator[DataFrame]:
-    """Rows that are not what their key says, or of another shard, and rows behind the newest mark."""
+    """Rows that are not what their key says, or belong to another shard, and rows after the newest mark."""
     row_offset = by_shard({each.number: each.row_offset for each in shards})
     yield wrong_rows(table.where(F.col("offset") <= row_offset))
     if any(each.last > each.row_offset for each in shards):
@@ -208,7 +210,7 @@ def _faulty_rows(table: DataFrame, shards: Sequence[_Shard]) -> Iterator[DataFra
 
 
 class _Shard:
-    """What is known of one shard, and its report."""
+    """The facts about one shard, and its report."""
 
     def __init__(self, number: int, found: Row | None, topic: str, kept_max: int, base: Base | None) -> None:
         self.number = number
@@ -225,13 +227,13 @@ class _Shard:
         self._not_checked: list[str] = []
 
     def go_on(self) -> None:
-        """The fold of a shard that was trimmed goes on where that began."""
+        """Continue from the trim of a shard that was trimmed."""
         if self.base is not None:
             self.fact = continued(self.fact, self.base, self.topic)
 
     @property
     def reached(self) -> bool:
-        """Whether the fold comes to the mark."""
+        """Whether the fold reaches the mark."""
         if self.fact is None:
             return self.mark.offset < 0
         return self._stop is None or self._stop > self.mark.offset
@@ -244,11 +246,11 @@ class _Shard:
         self._counts.update({name: value for name, value in counts.items() if name != "shard"})
 
     def add(self, row: Row) -> None:
-        """One of the first differences of its sort."""
+        """Add one of the first differences of a sort."""
         self._differences.add(row["what"], row["key"], row["expected"], row["found"])
 
     def count_differences(self, row: Row) -> None:
-        """Once the first ones are there: each says how many there are of its sort."""
+        """Count all differences, once the first ones are known: each of these says how many there are of its sort."""
         self._differences.counts[row["what"]] = row["count"]
 
     def compare_marks(self) -> None:
@@ -281,8 +283,7 @@ class _Shard:
         return self._counts[name] + (getattr(self.base.mark, name) if name in _GOES_ON else 0)
 
     def compare_base(self, state: DataFrame) -> None:
-        """How many records there must be of the state that the fold began with, and what they hold if that can be
-        told."""
+        """Compare the number of records in the state that the fold began with, and their content if it can be known."""
         base = self.base
         if base is None:
             return

@@ -1,8 +1,8 @@
-"""The audit of a WAL that was trimmed: its fold begins with the state that the tables had at the trim.
+"""The audit of a trimmed WAL: its fold begins with the state that the tables had at the trim.
 
-As `verify` has it (`journal.verify.base`): what is left of that state is in the tables as they are now, with positions
-up to the trim's mark, and goes into the fold as the operations that made it. What was in it besides shows by what was
-done to it since. Staged operations of transactions that were not settled at the trim are still in the WAL.
+As in `verify` (`journal.verify.base`), what is left of that state is in the tables now, at positions up to the trim's
+mark. It enters the fold as the operations that made it. The rest of that state shows in what was done to it since.
+Staged operations of transactions that were not settled at the trim are still in the WAL.
 """
 
 from __future__ import annotations
@@ -42,13 +42,14 @@ _NO_FRAMES: Mapping[str, Any] = {
     "stop_reason": None,
     "trimmed": False,
 }
-"""`fold_frames.shard_facts` of none."""
+"""The result of `fold_frames.shard_facts` for a shard without frames."""
 _ADDED_UP = ("stale", "skipped")
 _PREPARED_SCHEMA = "shard int, offset bigint, at bigint, epoch bigint, tx bigint, data binary, shards int"
 
 
 def bases_of(spark: SparkSession, source: JournalSource, begin: Begin) -> dict[int, Base]:
-    """By shard, what its fold begins with; the others' WAL has its first frame, or was trimmed by nobody's `trim`."""
+    """For each shard, the state that its fold begins with. Shards that are not named have their first frame, or were
+    not trimmed by `trim`."""
     if not begin.trimmed:
         return {}
     trims = control(spark, source).trims
@@ -60,23 +61,23 @@ def bases_of(spark: SparkSession, source: JournalSource, begin: Begin) -> dict[i
 
 
 def begins(bases: Mapping[int, Base]) -> Column:
-    """The offset behind which the fold of a row's shard begins; null for its first frame."""
+    """The offset after which the fold of a row's shard begins; null for the shard's first frame."""
     return by_shard({shard: base.mark.offset for shard, base in bases.items()}, "shard")
 
 
 def is_new(offset: Column, bases: Mapping[int, Base]) -> Column:
-    """Whether an offset lies behind where its shard's fold begins."""
+    """Whether an offset comes after the beginning of its shard's fold."""
     return F.coalesce(offset > begins(bases), F.lit(True))
 
 
 def stood(name: str, bases: Mapping[int, Base]) -> Column:
-    """A field of the mark at which the fold of a row's shard begins, 0 without."""
+    """A field of the mark at which the fold of a row's shard begins; 0 without such a mark."""
     return F.coalesce(by_shard({shard: getattr(base.mark, name) for shard, base in bases.items()}, "shard"), F.lit(0))
 
 
 def with_waiting(flat: DataFrame, bases: Mapping[int, Base], topic: str) -> DataFrame:
-    """`fold_frames.flattened` of a WAL, `topic`, without what the bases have, but for the operations that waited
-    there."""
+    """The result of `fold_frames.flattened` for a WAL, `topic`, without what the bases have, except for the operations
+    that waited there."""
     parts = [(shard, part) for shard, base in bases.items() for part in base.transactions]
     if not parts:
         return flat.where(is_new(F.col("offset"), bases))
@@ -85,13 +86,13 @@ def with_waiting(flat: DataFrame, bases: Mapping[int, Base], topic: str) -> Data
     known = F.broadcast(table_of(spark, "shard int, tx bigint, since bigint", since))
     waits = F.col("since").isNotNull() & (F.col("epoch") >= F.col("since")) & F.col("fault").isNull() & ~F.col("skip")
     both = flat.join(known, ["shard", "tx"], "left").where(is_new(F.col("offset"), bases) | waits).select(*names)
-    # a part without operations may have been prepared by a frame that is gone
+    # a frame that is gone may have prepared a part without operations
     alone = [_told(shard, bases[shard], part) for shard, part in parts if part.prepared and not part.staged]
     return both.union(_prepared(spark, alone, topic, flat.schema)) if alone else both
 
 
 def _prepared(spark: SparkSession, parts: Sequence[Mapping[str, Any]], topic: str, schema: StructType) -> DataFrame:
-    """The PREPAREs that `_told` tells of, as rows of that schema."""
+    """The PREPAREs that the tables tell of, as rows of that schema."""
     zero = F.lit(0)
     columns = {name: F.col(name) for name in ("shard", "offset", "epoch", "tx", "shards")} | {
         "topic": F.lit(topic),
@@ -120,7 +121,7 @@ def _told(shard: int, base: Base, part: Transaction) -> dict[str, Any]:
 
 
 def left_of(state: DataFrame, bases: Mapping[int, Base], topic: str) -> DataFrame:
-    """The operations that made what is left of the bases in a table's state: as `fold.effective`."""
+    """The operations that made what is left of the bases in a table's state, with the columns of `fold.effective`."""
     record, until = F.col("record"), begins(bases)
     there = found_records(state.where(F.col("shard").isin(list(bases)))).where(record["position"]["offset"] <= until)
     add = F.struct(
@@ -156,7 +157,7 @@ def left_of(state: DataFrame, bases: Mapping[int, Base], topic: str) -> DataFram
 
 
 def continued(fact: Mapping[str, Any] | None, base: Base, topic: str) -> dict[str, Any]:
-    """`fold_frames.shard_facts` of the frames behind a base, as of all frames."""
+    """The result of `fold_frames.shard_facts` for the frames after a base, as if it were for all frames."""
     mark = base.mark
     told = dict(_NO_FRAMES) | {"topic": topic, "shard": mark.shard, "end": mark.offset} | dict(fact or {})
     for name in _ADDED_UP:
@@ -171,8 +172,8 @@ def continued(fact: Mapping[str, Any] | None, base: Base, topic: str) -> dict[st
 
 
 def digest_of(state: DataFrame, shard: int, base: Base) -> bytes:
-    """Of what is left of a base in a table's state, with all its data. In order, so it comes to the driver, a partition
-    at a time; only while nothing of the base was changed does anybody ask."""
+    """The digest of what is left of a base in a table's state, with all its data. It needs an order, so the state comes
+    to the driver, a partition at a time. It is asked for only while nothing of the base was changed."""
     until = base.mark.offset
     there = found_records(state.where(F.col("shard") == shard)).where(F.col("record")["position"]["offset"] <= until)
     return records_digest(_packed(there.orderBy("id").toLocalIterator(), until))

@@ -1,7 +1,7 @@
-"""What differs between a fold and a table's rows, as rows of text: in the words that `verify` has for it.
+"""Differences between a fold and a table's rows, as rows of text, in the words of `verify`.
 
 Both sides have data as fingerprints (`fold_frames.fingerprinted`). `differences` of a row are structs of what, order,
-key, expected, found and `times`: how many a difference stands for, where others like it were not kept.
+key, expected, found and `times`: the number of differences that one stands for.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from loaders.spark.fold.frames import fingerprinted
 from loaders.spark.read import rows
 
 OF_BASE = ("grow", "kept", "changed")
-"""What `fold.folded_lives` counts of the state that a fold begins with."""
+"""Numbers that `fold.folded_lives` counts about the state that a fold begins with."""
 
 _UPDATE = ("position", "kind", "data", "replaceable", "subject")
 _TEXT_MAX = 300
@@ -25,7 +25,7 @@ _TEXT_MAX = 300
 
 
 def with_fingerprints(state: DataFrame) -> DataFrame:
-    """Rows of a state (`rows.changes`), all data in them as fingerprints; without what is not compared."""
+    """Rows of a state (`rows.changes`) with all data as fingerprints, and without what is not compared."""
     of_update = F.transform("updates", lambda update: update.withField("data", fingerprinted(update["data"])))
     part = F.col("transaction")
     data = fingerprinted(F.coalesce(part["data"], F.lit(b"")))
@@ -38,7 +38,7 @@ def with_fingerprints(state: DataFrame) -> DataFrame:
 
 
 def found_records(state: DataFrame) -> DataFrame:
-    """One row an id that any row is of: its record, updates in order, and how they are spread over rows."""
+    """One row for each id that has table rows: its record, its updates in order, and how they are spread over rows."""
     row = F.col("row")
     single = F.struct(*_UPDATE)
     updates = F.when(row == "UPDATES", F.col("updates")).when(row == "UPDATE", F.array(single))
@@ -55,7 +55,7 @@ def found_records(state: DataFrame) -> DataFrame:
 
 
 def found_transactions(state: DataFrame) -> DataFrame:
-    """One row a part that any row is of: its header, and its operations in order."""
+    """One row for each part that has table rows: its header, and its operations in order."""
     row = F.col("row")
     operation = F.struct("position", "type", "id", "kind", "data", "replaceable", "subject")
     return (
@@ -72,7 +72,7 @@ def found_transactions(state: DataFrame) -> DataFrame:
 
 
 def compared_records(lives: DataFrame, found: DataFrame) -> DataFrame:
-    """One row an id: what `fold.folded_lives` counted of it, and its differences."""
+    """One row for each id: what `fold.folded_lives` counted for it, and its differences."""
     both = lives.drop("topic").alias("e").join(found.alias("f"), ["shard", "id"], "full")
     should, has = F.col("e.record"), F.col("f.record")
     key = F.format_string("id %d", F.col("id"))
@@ -128,7 +128,7 @@ def compared_records(lives: DataFrame, found: DataFrame) -> DataFrame:
 
 
 def compared_transactions(left: DataFrame, found: DataFrame) -> DataFrame:
-    """One row a part that either side has, with its differences."""
+    """One row for each part that either side has, with its differences."""
     both = left.drop("topic").alias("e").join(found.alias("f"), ["shard", "tx"], "full")
     key = F.format_string("tx %d", F.col("tx"))
     expected_part = _part(lambda name: F.col(f"e.{name}"), F.size("e.operations"))
@@ -161,7 +161,7 @@ def compared_transactions(left: DataFrame, found: DataFrame) -> DataFrame:
 
 
 def differences_of(compared: DataFrame) -> DataFrame:
-    """One row a difference: shard, what, order, key, expected, found, times."""
+    """One row for each difference: shard, what, order, key, expected, found, times."""
     return compared.select("shard", F.explode("differences").alias("difference")).select("shard", "difference.*")
 
 
@@ -186,7 +186,7 @@ def wrong_rows(table: DataFrame) -> DataFrame:
 
 
 def stray_rows(behind: DataFrame) -> DataFrame:
-    """Rows behind the newest mark as differences: they are of no state."""
+    """Rows after the newest mark, as differences: they belong to no state."""
     return _of_rows(behind, F.lit("a mark behind it"), F.lit("none: no worker wrote it"))
 
 

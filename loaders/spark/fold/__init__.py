@@ -1,1 +1,1 @@
-"""The fold, in Spark."""
+"""The fold of a WAL, by Spark."""

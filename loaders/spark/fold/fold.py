@@ -4,11 +4,11 @@
     fold_transactions   what becomes of staged operations
     here                what operations make of records, and the marks
 
-Written from docs/FORMAT.md, sharing nothing with the engine; the golden cases run against it. What a record is follows
-from what was done to its id, in order: adds and deletes, allowed or not, say whether it is there; what counts are the
-updates since it was added last, of replaceable ones the last of each kind and subject. So everything of an id is
-brought together once, and in order: that is the fold's one shuffle of all operations. No row ever holds more of an id
-than a state does: what was replaced is gone before anything is gathered.
+It is written from docs/FORMAT.md and shares nothing with the engine; the golden cases run against it. What a record is
+follows from what was done to its id, in order. Adds and deletes, allowed or not, say whether the record exists. What
+counts are the updates since it was last added, and of replaceable updates the last one of each kind and subject. So all
+operations on an id are brought together once, in order: this is the fold's one shuffle of all operations. No row ever
+holds more of an id than a state does, as replaced updates are removed before anything is gathered.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ _COUNTS = ("applied", "rejected", "staged", "prepared", "dropped")
 
 
 class State(NamedTuple):
-    """What a WAL comes to, as the table has it: docs/SPARK.md has the columns. Shards are those of `topic`."""
+    """The state that a WAL folds into, as the table has it; docs/SPARK.md has the columns. Shards are those
+    of `topic`."""
 
     records: DataFrame
     transactions: DataFrame
@@ -52,9 +53,9 @@ class State(NamedTuple):
 
 
 def fold(flat: DataFrame) -> State:
-    """The state after what `fold_frames.flattened` gives, of any number of journals (by their topics).
+    """The state after the rows of `fold_frames.flattened`, for any number of journals (told apart by their topics).
 
-    Computed here and now, each step once, and put aside: what it gives is cheap to look at, as often as one likes.
+    The state is computed now, each step once, and put aside, so that looking at it is cheap.
     """
     flat = put_aside(flat)
     facts = put_aside(shard_facts(flat))
@@ -78,12 +79,13 @@ def state_as_of(
     offsets: Mapping[int, int] | None = None,
     archive: str | None = None,
 ) -> State:
-    """The state that the journal had at a time, or after the records at `offsets` ({shard: offset}, of all shards).
+    """The journal's state at a time, or after the records at `offsets` ({shard: offset}, of all shards).
 
-    At a time: after the last group of which everything had been appended by then, so that no transaction is cut. What
-    has been trimmed is read from the archive at the path `archive`. What operators had skipped is left out.
-    Raises TopicError and RowError as `read_wal`, GapError for a WAL without its beginning, ArchiveError as `joined`,
-    ConfigError for neither or both, and for offsets that leave a shard out.
+    A time means: after the last group that had been appended completely by then, so that no transaction is cut. Trimmed
+    records are read from the archive at the path `archive`. Records that operators had skipped are left out.
+
+    Raises TopicError and RowError like `read_wal`, GapError for a WAL without its beginning, ArchiveError like
+    `joined`, and ConfigError if neither or both are given, or if offsets leave a shard out.
     """
     if (time is None) == (offsets is None):
         raise ConfigError("a state is as of a time, or as of offsets")
@@ -97,7 +99,8 @@ def state_as_of(
 
 
 def committed(spark: SparkSession, source: JournalSource, journal: JournalIdentity, archive: str | None) -> DataFrame:
-    """The whole WAL in Kafka's columns, its beginning from the archive at a path. Raises as `state_as_of`."""
+    """The whole WAL in Kafka's columns, with its beginning from the archive at a path. Raises the errors of
+    `state_as_of`."""
     if archive is not None:
         return joined(spark, source, journal, archive)
     start = readable_start(spark, source, journal, mend="archive=PATH reads it from an archive")
@@ -105,12 +108,12 @@ def committed(spark: SparkSession, source: JournalSource, journal: JournalIdenti
 
 
 def is_skipped(spark: SparkSession, source: JournalSource) -> Column:
-    """Whether a record of the WAL is one that an operator had skipped by now. Raises as `readers.read_table`."""
+    """Whether an operator has had a WAL record skipped. Raises the errors of `readers.read_table`."""
     return is_one_of(skipped_places(spark, source))
 
 
 def is_one_of(places: Iterable[tuple[int, int]]) -> Column:
-    """Whether a record is at one of these (shard, offset)."""
+    """Whether a record is at one of these places (shard, offset)."""
     by_offset: dict[int, list[int]] = {}
     for shard, offset in places:
         by_offset.setdefault(shard, []).append(offset)
@@ -121,10 +124,10 @@ def is_one_of(places: Iterable[tuple[int, int]]) -> Column:
 
 
 def by_shard(offsets: Mapping[int, int], shard: str = "partition") -> Column:
-    """The offset of a record's shard (the column of that name), null for one that is not named."""
+    """The offset of a record's shard (`shard` names the column); null for a shard that is not named."""
     if not offsets:
         return F.lit(None).cast("bigint")
-    # as text: to ask the JVM for each number costs more than to parse them all
+    # as text: asking the JVM for each number costs more than parsing them all
     named = ", ".join(f"{value}L" for pair in sorted(offsets.items()) for value in pair)
     return F.expr(f"map({named})")[F.col(shard).cast("bigint")]
 
@@ -133,12 +136,13 @@ def by_shard(offsets: Mapping[int, int], shard: str = "partition") -> Column:
 
 
 def transacted(operations: DataFrame) -> DataFrame:
-    """The operations of transactions, with what becomes of them."""
+    """The operations of transactions, with the fate of each."""
     return resolved(operations.where(F.col("tx") != 0))
 
 
 def effective(operations: DataFrame, of_transactions: DataFrame) -> DataFrame:
-    """What is done to records, and the position at which: plain operations, and staged ones that were committed."""
+    """The operations that take effect on records, and their positions: plain operations, and staged ones that were
+    committed."""
     plain = operations.where(F.col("tx") == 0).select(*_done(F.struct("offset", "index", F.lit(0).alias("ordinal"))))
     part = F.col("part")
     committed = of_transactions.where((part["fate"] == COMMITTED) & F.col("type").isin(*STAGED))
@@ -152,19 +156,19 @@ def _done(position: Column) -> list[Column]:
 
 
 def folded_lives(operations: DataFrame, begins: Column | None = None, *, refused_max: int = 0) -> DataFrame:
-    """One row an id that anything was done to: its `record` (position, kind, data; null for one that is not there) and
-    `updates`, how many operations were `applied` and `rejected`, the first `refused_max` of these (`refused`), and when
-    it was `deleted` last.
+    """One row for each id that has operations: its `record` (position, kind, data; null if it does not exist), its
+    `updates`, how many operations were `applied` and `rejected`, the first `refused_max` rejected ones (`refused`), and
+    when it was last `deleted`.
 
-    `begins` is the offset behind which the fold of a row's shard begins, null for its first frame. What stands up to
-    there is what is left of the state that it begins with, and does not count; of what is not left, an operation that
-    needs a record shows that it was in that state. Then `of_base` has of an id: by how much it made the number of
-    records `grow`, whether it is `kept` of that state, whether anything was `changed` of what it had there, and which
-    update says that it must be there, although nothing is left of it (`missed`).
+    `begins` is the offset after which the fold of a row's shard begins, null for the shard's first frame. Operations up
+    to `begins` are what is left of the state that the fold begins with, and are not counted. If nothing of a record is
+    left, an operation that needs the record shows that it was in that state. `of_base` then says for an id: by how much
+    it makes the number of records `grow`, whether it is `kept` from that state, whether anything that it had there was
+    `changed`, and which update shows that it must have been there although nothing is left of it (`missed`).
     """
     slots = folded_slots(operations, begins, refused_max=refused_max)
     replaceable, others = F.collect_list("newest"), F.flatten(F.collect_list("others"))
-    # already together by id: no further shuffle
+    # rows are already together by id: no further shuffle
     lives = slots.groupBy(*_OF_ID).agg(
         F.max("added").alias("added"),
         F.max("deleted").alias("deleted"),
@@ -179,8 +183,8 @@ def folded_lives(operations: DataFrame, begins: Column | None = None, *, refused
 
 
 def folded_slots(operations: DataFrame, begins: Column | None = None, *, refused_max: int = 0) -> DataFrame:
-    """`folded_lives` before its rows are one an id: one for each kind and subject of which a record that is there has a
-    replaceable update, with the `newest`; and one (`slot` is null) with all the rest of the id."""
+    """The rows that `folded_lives` puts together: one for each kind and subject of which an existing record has a
+    replaceable update, with the `newest` one; and one row (`slot` is null) with everything else of the id."""
     judged = _judged(operations, begins)
     kind_of, allowed = F.col("type"), F.col("allowed")
     counted = allowed & F.col("counts")
@@ -188,7 +192,7 @@ def folded_slots(operations: DataFrame, begins: Column | None = None, *, refused
     slot = F.when(stands, F.struct("kind", "subject")).alias("slot")
     added = F.when(allowed & (kind_of == "ADD"), F.struct("position", "kind", "data"))
     refused = ~allowed & (F.col("refused_before") < refused_max)
-    # of structs that begin with it, the greatest is that of the last position
+    # the greatest struct is that of the last position, as structs begin with their position
     return judged.groupBy(*_OF_ID, slot).agg(
         F.max(added).alias("added"),
         F.max(F.when(allowed & (kind_of == "DELETE"), F.col("position"))).alias("deleted"),
@@ -202,9 +206,9 @@ def folded_slots(operations: DataFrame, begins: Column | None = None, *, refused
 
 
 def _judged(operations: DataFrame, begins: Column | None) -> DataFrame:
-    """`operations` with whether they are `allowed`, whether they count (`counts`) and show that the state that the fold
-    begins with has their record (`known_by`), whether they are updates that a record has in the end (`live`), and how
-    many of their id were refused before."""
+    """`operations` with these columns: whether they are `allowed`; whether they count (`counts`); whether they show
+    that the state at the beginning has their record (`known_by`); whether they are updates that a record has at the end
+    (`live`); and how many operations on their id were refused before."""
     kind_of, position = F.col("type"), F.col("position")
     life = F.when(kind_of != "UPDATE", kind_of)
     ahead, whole = before(*_OF_ID, order=("position",)), throughout(*_OF_ID, order=("position",))
@@ -230,12 +234,12 @@ def _judged(operations: DataFrame, begins: Column | None) -> DataFrame:
 
 
 def _is_there(added: Column, deleted: Column) -> Column:
-    """Of a record that was added and deleted last at these positions."""
+    """Whether a record exists that was last added and last deleted at these positions."""
     return added.isNotNull() & (deleted.isNull() | (deleted < added))
 
 
 def _told_of_base(counted: Column) -> list[Column]:
-    """What operations of an id say of the state that its shard's fold begins with."""
+    """What the operations on an id show of the state that its shard's fold begins with."""
     kind_of = F.col("type")
     grow = F.when(counted & (kind_of == "ADD"), 1).when(counted & (kind_of == "DELETE"), -1).otherwise(0)
     replaces = counted & ((kind_of == "DELETE") | ((kind_of == "UPDATE") & F.col("replaceable")))
@@ -250,7 +254,7 @@ def _told_of_base(counted: Column) -> list[Column]:
 
 
 def _of_base() -> Column:
-    """The same of all that an id has, in its words."""
+    """What all rows of an id show of that state, in the columns of `of_base`."""
     kept, was_there = F.max("kept"), F.max("was_there")
     return F.struct(
         F.sum("grow").alias("grow"),
@@ -264,8 +268,8 @@ def _of_base() -> Column:
 
 
 def marks(facts: DataFrame, lives: DataFrame, of_transactions: DataFrame) -> DataFrame:
-    """One row a shard: its mark, with `whole_group` (a checkpoint may fall here) and, if the shard stops, where and
-    why; `trimmed` if that is where its WAL begins."""
+    """One row for each shard: its mark; `whole_group` (a checkpoint may fall here); if the shard stops, where and why;
+    and `trimmed` if it stops where its WAL begins."""
     zero = F.lit(0).cast("bigint")
     of_none = [zero.alias(name) for name in ("staged", "prepared", "dropped")]
     of_lives = lives.groupBy(*SHARD).agg(
@@ -290,8 +294,8 @@ def marks(facts: DataFrame, lives: DataFrame, of_transactions: DataFrame) -> Dat
 
 
 def cut_at(records: DataFrame, journal: JournalIdentity, time: Column) -> DataFrame:
-    """`records` with `until` where the last group ended of which all had been appended at a time. What an operator had
-    skipped counts for nothing: neither its epoch nor its group."""
+    """`records` with `until`: the end of the last group that had been appended completely at a time. The epoch and the
+    group of a skipped record do not count."""
     flat = flattened(with_frame(records.withColumn("until", F.lit(None).cast("bigint"))), journal)
     heads = flat.where((F.coalesce("index", F.lit(0)) == 0) & F.col("fault").isNull() & ~F.col("skip"))
     newest = F.coalesce(F.max("epoch").over(before(*SHARD, order=("offset",))), F.lit(0))

@@ -1,8 +1,8 @@
-"""Which frames of a WAL count, and how far: the part of the audit's fold that looks at frames as wholes.
+"""Which frames of a WAL count, and how far: the part of the audit's fold that looks at whole frames.
 
-Rules are docs/FORMAT.md's, "Frames" and "Skipped records", written once more as windows over a shard's frames: a fold
-has no state that a window over what stands before cannot give, up to the place where the shard stops. Shards are told
-apart by topic too, so that one fold does for any number of journals.
+The rules are those of docs/FORMAT.md, "Frames" and "Skipped records", written once more as windows over a shard's
+frames. A window over the frames before one gives all state that the fold needs, up to the place where the shard stops.
+Shards are told apart by topic too, so one fold serves any number of journals.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ _OF_A_TRANSACTION = ("PREPARE", "COMMIT", "ROLLBACK")
 
 
 def flattened(records: DataFrame, journal: JournalIdentity) -> DataFrame:
-    """One row an operation; a record without any gives one row of index null.
+    """One row for each operation; a record without operations gives one row whose index is null.
 
-    `records` are `wire.with_frame`'s, with `skip` (an operator has the record skipped) and `until` (the offset at which
-    its shard's fold ends; null: at its end). `fault` says why a record is no frame of the journal.
+    `records` are those of `wire.with_frame`, with `skip` (an operator has had the record skipped) and `until` (the
+    offset at which its shard's fold ends; null: at the shard's end). `fault` says why a record is no frame of the
+    journal.
     """
     frame = F.col("frame")
     judged = records.select(
@@ -60,7 +61,7 @@ def flattened(records: DataFrame, journal: JournalIdentity) -> DataFrame:
 
 
 def fingerprinted(data: Column) -> Column:
-    """Data of more than 32 bytes as its length and a digest: what is compared need not be carried about."""
+    """Data of more than 32 bytes as its length and a digest, so that a comparison need not carry the data."""
     printed = F.concat(
         F.lit(b"\1"), F.unhex(F.lpad(F.hex(F.length(data)), 8, "0")), F.unhex(F.substring(F.sha2(data, 256), 1, 32))
     )
@@ -68,9 +69,9 @@ def fingerprinted(data: Column) -> Column:
 
 
 def shard_facts(flat: DataFrame, *, epoch: Column | None = None, number: Column | None = None) -> DataFrame:
-    """One row a shard: what its frames alone say of its mark, where its fold ends, and where and why it stops.
+    """One row for each shard: what its frames say of its mark, where its fold ends, and where and why it stops.
 
-    `epoch` and `number` are those that a row's shard had before the first of its frames here; without, there were none.
+    `epoch` and `number` are those of a row's shard before the first of these frames; without them there were none.
     """
     begin_epoch, begin_number = F.lit(0) if epoch is None else epoch, F.lit(0) if number is None else number
     heads = flat.where(F.coalesce("index", F.lit(0)) == 0)
@@ -112,7 +113,7 @@ def shard_facts(flat: DataFrame, *, epoch: Column | None = None, number: Column 
 
 
 def applied_operations(flat: DataFrame, facts: DataFrame) -> DataFrame:
-    """The operations of the frames that count, markers apart; with `last_epoch`, at which their shard's fold ends."""
+    """The operations of the frames that count, without markers, and `last_epoch`, in which their shard's fold ends."""
     cuts = facts.select(*SHARD, "end", "stale_offsets", F.col("epoch").alias("last_epoch"))
     within = (F.col("offset") <= F.col("end")) & ~F.col("skip") & ~F.array_contains("stale_offsets", F.col("offset"))
     operations = flat.where(F.col("index").isNotNull() & (F.col("type") != "MARKER"))
@@ -120,15 +121,15 @@ def applied_operations(flat: DataFrame, facts: DataFrame) -> DataFrame:
 
 
 def known_facts(spark: SparkSession, facts: Iterable[Row | Mapping[str, Any]]) -> DataFrame:
-    """What `applied_operations` wants of `shard_facts`, which the driver has by now."""
+    """The part of `shard_facts` that `applied_operations` needs, once the driver has it."""
     return table_of(spark, _CUT_SCHEMA, [{name: row[name] for name in _CUT} for row in facts])
 
 
 def put_aside(table: DataFrame) -> DataFrame:
-    """`table`, computed now and kept on the executors (on their disks what does not fit) until nobody has it any more.
+    """`table`, computed now and kept on the executors (on disk what does not fit in memory) as long as anybody uses it.
 
-    Unlike one that is persisted, it has no past: to plan a query on one that has, Spark would go through all of it, for
-    every such query again, and that takes longer than the query itself.
+    Unlike a persisted table it has no plan of its own past: for each query on a persisted table, Spark would go through
+    that whole plan again, which takes longer than the query.
     """
     return table.localCheckpoint()
 
@@ -141,7 +142,7 @@ def in_order(*partition: str, order: Sequence[str]) -> WindowSpec:
 
 
 def before(*partition: str, order: Sequence[str]) -> WindowSpec:
-    """All that stands before a row."""
+    """A window over all rows before a row."""
     return in_order(*partition, order=order).rowsBetween(Window.unboundedPreceding, -1)
 
 
@@ -153,7 +154,7 @@ def throughout(*partition: str, order: Sequence[str]) -> WindowSpec:
 
 
 def _accepted(frames: DataFrame, begin_epoch: Column) -> DataFrame:
-    """Which frames are of the epoch that they stand in (`accepted`), and which of an older one (`stale`)."""
+    """Which frames belong to the epoch in which they stand (`accepted`), and which to an older one (`stale`)."""
     good = F.col("fault").isNull() & ~F.col("skip")
     with_epoch = frames.withColumn("marker", F.coalesce(F.col("type") == "MARKER", F.lit(False))).withColumn(
         "epoch_before",
@@ -164,9 +165,10 @@ def _accepted(frames: DataFrame, begin_epoch: Column) -> DataFrame:
 
 
 def _chained(frames: DataFrame, begin_number: Column) -> DataFrame:
-    """Which frames move the shard's number on (`advances`), and what stops it there (`reason`).
+    """Which frames move the shard's number on (`advances`), and what stops the shard there (`reason`).
 
-    A skipped frame moves it if it follows; those few are gone through one by one.
+    A skipped frame moves the number if it follows the frame before it. Skipped frames are few, so they are looked at
+    one by one.
     """
     accepted, number = F.col("accepted"), F.col("number")
     reached = frames.withColumn("reached", _highest(number, accepted, begin_number))
@@ -196,7 +198,7 @@ def _highest(number: Column, where: Column, begin: Column) -> Column:
 
 
 def _following(left_out: Column) -> Column:
-    """Offsets of those skipped frames that follow the frame before them."""
+    """Offsets of the skipped frames that follow the frame before them."""
     begin = F.struct(F.lit(0).cast("bigint").alias("number"), F.array().cast("array<bigint>").alias("offsets"))
 
     def step(state: Column, frame: Column) -> Column:
@@ -219,7 +221,7 @@ def _fault(journal: JournalIdentity) -> Column:
     frame = F.col("frame")
     numbers = (frame["epoch"] < 1) | (frame["group"] < 1) | (frame["number"] < 1) | (frame["issued"] < 0)
     count = F.size(frame["operations"])
-    # first whether there is a fault at all: a text for every operation would cost more than everything else here
+    # look first whether there is a fault: a text for every operation would cost more than everything else here
     impossible = F.exists(frame["operations"], lambda op: _impossible(op, journal) | _misplaced_marker(op, count))
     return (
         F.when(F.coalesce(F.length("value"), F.lit(0)) == 0, "an empty record")

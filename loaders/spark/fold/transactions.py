@@ -1,9 +1,10 @@
 """What becomes of staged operations: the part of the audit's fold that follows transactions.
 
-Of one transaction in one shard, in WAL order, only the turns matter: a PREPARE, COMMIT or ROLLBACK, and the first of
-its operations in a newer epoch, whose marker dropped what was not prepared. Between two turns all staged operations
-fare alike; how many there were before each is a running count. So the few turns of a transaction are gone through one
-by one, and give its parts: runs of staged operations with one fate. Rules are docs/FORMAT.md's, "Operations".
+Of one transaction in one shard, in WAL order, only its turns matter: a PREPARE, COMMIT or ROLLBACK, and its first
+operation in a newer epoch, whose marker has dropped what was not prepared. All staged operations between two turns have
+the same fate; a running count says how many there were before each. So the few turns of a transaction are looked at one
+by one, and give its parts: runs of staged operations with one fate. The rules are those of docs/FORMAT.md,
+"Operations".
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from loaders.spark.session.wire import computed_once
 STAGED = ("ADD", "UPDATE", "DELETE")
 
 COMMITTED, ROLLED_BACK, DROPPED, OPEN, PREPARED = "COMMIT", "ROLLBACK", "DROPPED", "OPEN", "PREPARED"
-"""What becomes of a part. OPEN and PREPARED ones are there at the end of the fold."""
+"""The fates of a part. OPEN and PREPARED parts exist at the end of the fold."""
 
 _PLACE = "struct<offset: bigint, index: int>"
 _PART = f"struct<first: bigint, count: bigint, fate: string, at: {_PLACE}, prepared: {_PLACE}>"
 
 
 def resolved(operations: DataFrame) -> DataFrame:
-    """Operations of transactions with `done` (its precondition held), and of staged ones and PREPAREs the `part`: its
-    fate and where it met it; and the staged one's `ordinal` in it."""
+    """Operations of transactions with `done` (its precondition held). Staged operations and PREPAREs also have their
+    `part`: its fate, and where that was decided. Staged ones have their `ordinal` in it."""
     staged = F.col("type").isin(*STAGED)
     of_tx, order = (*SHARD, "tx"), ("offset", "index")
     ahead, whole = before(*of_tx, order=order), throughout(*of_tx, order=order)
@@ -74,7 +75,7 @@ def _history() -> Column:
 
 
 def _after_marker(state: Column, turn: Column) -> Column:
-    """A newer epoch began: what is not prepared was dropped."""
+    """The transaction after a newer epoch has begun: what is not prepared was dropped."""
     count = turn["before"] - state["first"]
     dropped = turn["new_epoch"] & state["prepared"].isNull() & (count > 0)
     part = _part(state, count, F.lit(DROPPED), F.lit(None).cast(_PLACE))
@@ -104,7 +105,7 @@ def _turned(state: Column, turn: Column) -> Column:
 
 
 def _ended(state: Column) -> Column:
-    """With the part that is left when the fold ends, if any."""
+    """The history with the part that is left when the fold ends, if there is one."""
     prepared = state["prepared"].isNotNull()
     count = F.coalesce(state["frozen"], F.col("total") - state["first"])
     fate = (
@@ -131,8 +132,8 @@ def _part(state: Column, count: Column, fate: Column, at: Column) -> Column:
 
 
 def transactions_left(operations: DataFrame) -> DataFrame:
-    """One row a part that is open or prepared at the end of the fold: topic, shard, tx, epoch, prepared, data, shards,
-    timestamp, bytes, and its operations in order."""
+    """One row for each part that is open or prepared at the end of the fold: topic, shard, tx, epoch, prepared, data,
+    shards, timestamp, bytes, and its operations in order."""
     left = operations.where(F.col("part")["fate"].isin(OPEN, PREPARED))
     staged = F.col("type").isin(*STAGED)
     place = F.struct("offset", "index", F.lit(0).alias("ordinal"))
@@ -160,8 +161,8 @@ def transactions_left(operations: DataFrame) -> DataFrame:
 
 
 def transaction_counts(operations: DataFrame, new: Column | None = None) -> DataFrame:
-    """One row a shard: what the operations of transactions, and what waits in them, add to its mark. Those that are not
-    `new` were applied before: they only wait."""
+    """One row for each shard: what the operations of transactions, and those that wait in them, add to its mark.
+    Operations that are not `new` were applied before: they only wait."""
     staged, fate = F.col("type").isin(*STAGED), F.col("part")["fate"]
     counted = F.lit(True) if new is None else new
 

@@ -1,1 +1,1 @@
-"""Replays of an archive."""
+"""Replay of an archive into another journal: the part that Spark does."""

@@ -1,8 +1,8 @@
-"""Which operations are of an address or a queue of a message store (docs/STORE.md): the part of a replay's filter that
-looks into data.
+"""Which operations belong to an address or a queue of a message store (docs/STORE.md): the part of a replay's filter
+that reads data.
 
-What belongs to an address is told by its records as they were added: a record's life, from an ADD to the DELETE, is
-taken whole or not at all.
+Added records tell what belongs to an address. A record's life, from its ADD to its DELETE, is taken whole or not at
+all.
 """
 
 from __future__ import annotations
@@ -22,10 +22,8 @@ _LIFE = ("topic", "shard", "id", "life")
 
 
 def of_addresses(operations: DataFrame, addresses: Sequence[str], queues: Sequence[str]) -> DataFrame:
-    """Those of the addresses, or, with `queues`, of these queues and their addresses only. PREPAREs pass.
-
-    `require_places` says which of them there are.
-    """
+    """The operations of these addresses or, with `queues`, of these queues and their addresses only. PREPAREs pass.
+    `require_places` raises for those that do not exist."""
     added = _added(operations)
     mine = added.where(F.col("kind") == RecordKind.QUEUE)
     if addresses:
@@ -54,7 +52,7 @@ def of_addresses(operations: DataFrame, addresses: Sequence[str], queues: Sequen
 
 
 def require_places(operations: DataFrame, addresses: Sequence[str], queues: Sequence[str]) -> None:
-    """Raises ArchiveError for an address that no operation adds, or a queue that none adds (to these addresses)."""
+    """Raises ArchiveError for an address or a queue (of these addresses) that no operation adds."""
     if not (addresses or queues):
         return
     places = operations.where(F.col("kind").isin(RecordKind.ADDRESS, RecordKind.QUEUE)).withColumn("life", F.lit(0))
@@ -69,7 +67,7 @@ def require_places(operations: DataFrame, addresses: Sequence[str], queues: Sequ
 
 
 def _added(operations: DataFrame) -> DataFrame:
-    """One row an ADD of the store's: kind, address, name, queue_id, chunks."""
+    """One row for each ADD of the store's: kind, address, name, queue_id, chunks."""
     kinds = (RecordKind.ADDRESS, RecordKind.QUEUE, RecordKind.BINDING, RecordKind.MESSAGE, RecordKind.CHUNK)
     adds = operations.where((F.col("type") == "ADD") & F.col("kind").isin(*kinds))
 

@@ -1,10 +1,10 @@
-"""What of an archive is replayed: effective operations in the order of the source's groups, by filter.
+"""The part of an archive to replay: effective operations in the order of the source's groups, by filter.
 
     manifest -> frames up to its ends -> the fold's rules: what took effect, and what is still in doubt
-    -> filter -> one row an operation, ordered by (group, shard, position); what is in doubt comes last
+    -> filter -> one row for each operation, ordered by (group, shard, position); what is in doubt comes last
 
-An operation of a transaction stands where its COMMIT does, so a transaction that the filter cuts is there by its
-settled effect. Everything of a group comes together: whoever replays whole groups tears no transaction.
+An operation of a transaction stands where its COMMIT does, so if the filter cuts a transaction, its settled effect is
+left. All operations of a group come together, so whoever replays whole groups tears no transaction.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from loaders.spark.session.wire import with_frame
 from loaders.spark.stored.manifest import Manifest
 
 COLUMNS = ("group", "shard", "offset", "type", "id", "kind", "data", "replaceable", "subject", "tx", "in_doubt")
-"""Of `Selection.operations`. `tx`: the source's transaction, 0 for none. `in_doubt`: it is not settled; a row of type
-PREPARE stands behind its operations of a shard, one of them with what it carried."""
+"""The columns of `Selection.operations`. `tx` is the source's transaction, 0 for none. `in_doubt` means that it is not
+settled; a row of type PREPARE follows its operations of each shard, and one of these rows has the PREPARE's data."""
 
 _LAST = 2**63 - 1
 _DAY_MS = 86_400_000
@@ -50,30 +50,30 @@ _POSITION = "struct<offset: bigint, index: int, ordinal: int>"
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What is replayed: operations that all of these hold for. Bounds are inclusive, days are UTC's."""
+    """What to replay: the operations that pass every criterion. Bounds are inclusive, and days are in UTC."""
 
     until: datetime | None = None
-    """Groups of which everything had been appended by then."""
+    """Take the groups that had been appended completely by this time."""
     addresses: tuple[str, ...] = ()
-    """Of a message store: the addresses' records, with queues, bindings, messages and bodies."""
+    """In a message store: the records of these addresses, with queues, bindings, messages and bodies."""
     queues: tuple[str, ...] = ()
-    """Of a message store: the queues, their addresses, and of those what refers to these queues."""
+    """In a message store: these queues, their addresses, and of these only what refers to the queues."""
     ids: tuple[int, int] | None = None
     epochs: tuple[int, int] | None = None
     days: tuple[date, date] | None = None
-    """When an operation took effect, as the WAL's append time has it."""
+    """The days on which an operation took effect, by the WAL's append time."""
     skip: tuple[tuple[int, int], ...] = ()
-    """Records (shard, offset) that are left out, beside those that the source's operators had skipped, as the archive
-    has it."""
+    """Records (shard, offset) to leave out, beside those that the archive names as skipped by the source's
+    operators."""
 
     def to_json(self) -> str:
-        """In words, without what is not asked for."""
+        """The filter in words, without criteria that are not set."""
         asked = {name: value for name, value in asdict(self).items() if value}
         return json.dumps(asked, default=_as_text, sort_keys=True)
 
     def digest(self, *, remapped: bool) -> bytes:
-        """32 bytes that tell a replay with this filter from every other. What is skipped is a repair of the source's,
-        and does not make it another one."""
+        """32 bytes that distinguish a replay with this filter from every other. `skip` does not change it, as a skip
+        repairs the source."""
         asked = replace(self, skip=()).to_json()
         return hashlib.sha256(f"{asked} remapped={remapped}".encode()).digest()
 
@@ -84,7 +84,7 @@ def _as_text(value: Any) -> str:
 
 
 def open_archive(spark: SparkSession, path: str, journal: str | None = None) -> Manifest:
-    """Where the archive of a journal stands; of the one that it has, if none is named. Raises ArchiveError."""
+    """The newest manifest of a journal's archive; without a name, of the only journal in it. Raises ArchiveError."""
     if journal is None:
         try:
             rows = read_manifests(spark, path).select("journal").distinct().collect()
@@ -100,10 +100,10 @@ def open_archive(spark: SparkSession, path: str, journal: str | None = None) -> 
 class Selection:
     """The operations of an archive, as its manifest has it, that a filter leaves.
 
-    What was parsed is kept by the executors (in memory, then on disk) as long as this is, and so is what became of
-    transactions: every step of a replay looks at them, and Spark takes longer to think about a plan that holds the
-    parsing so often than to run it. Raises CorruptionError for an archive whose fold stops before its end, ArchiveError
-    for an address or a queue of the filter that was never in it.
+    The executors keep the parsed operations (in memory, then on disk) as long as this object lives, and the fates of
+    transactions too: every step of a replay reads them, and planning a query that parses them each time takes Spark
+    longer than running it. Raises CorruptionError for an archive whose fold stops before its end, and ArchiveError for
+    an address or a queue of the filter that was never in it.
     """
 
     def __init__(self, spark: SparkSession, path: str, manifest: Manifest, filter_: Filter) -> None:
@@ -117,8 +117,8 @@ class Selection:
         self._require_places(filter_)
 
     def with_filter(self, filter_: Filter) -> Selection:
-        """What another filter leaves of the same archive as of the same time, with the same records skipped: nothing is
-        parsed again. Raises ConfigError for another time, ArchiveError as the first one."""
+        """What another filter leaves of the same archive, as of the same time and with the same records skipped.
+        Nothing is parsed again. Raises ConfigError for another time, and ArchiveError like the constructor."""
         if (filter_.until, filter_.skip) != (self._filter.until, self._filter.skip):
             raise ConfigError("--until and --skip are of a selection as a whole: make another one")
         self._require_places(filter_)
@@ -128,38 +128,40 @@ class Selection:
 
     @property
     def ends(self) -> dict[int, int]:
-        """The last offset of each shard that is replayed, -1 for one of which nothing is."""
+        """The last offset of each shard that is replayed; -1 for a shard of which nothing is replayed."""
         found = {row["shard"]: row["offset"] for row in self._facts}
         return {shard: found.get(shard, -1) for shard in self.manifest.parts}
 
     @property
     def issued(self) -> int:
-        """The highest sequence of ids that the source had issued."""
+        """The highest sequence of the ids that the source had issued."""
         return max((row["issued"] for row in self._facts), default=0)
 
     def operations(self, reached: Mapping[int, int] | None = None, kept: Collection[int] = ()) -> DataFrame:
-        """`COLUMNS`, in order, of what lies behind `reached` ({shard: offset}). Of the transactions `kept`, which were
-        replayed while they were in doubt, nothing comes that was prepared up to there: they are the target's by now.
-        What was done later to the records that they added does."""
+        """The operations after `reached` ({shard: offset}), with `COLUMNS`, in order. Transactions in `kept` were
+        replayed while they were in doubt: what they had prepared by then belongs to the target and is left out. What
+        was done later to the records that they added is not."""
         found = self._filtered(self._living(dict(reached or {}), kept))
         order = ("group", F.when(F.col("in_doubt"), F.col("tx")), "shard", "place", "ordinal")
         return found.orderBy(*order).select(*COLUMNS)
 
     def counts(self, reached: Mapping[int, int] | None = None, kept: Collection[int] = ()) -> list[Row]:
-        """Rows of shard, type, in_doubt, operations and bytes, in order; of PREPARE one a transaction and shard."""
+        """Rows of shard, type, in_doubt, operations and bytes, in order. A PREPARE counts once for each transaction and
+        shard."""
         found = self.operations(reached, kept).groupBy("shard", "type", "in_doubt")
         counted = found.agg(F.count("*").alias("operations"), F.sum(F.length("data")).alias("bytes"))
         return counted.orderBy("shard", "in_doubt", "type").collect()
 
     def in_doubt(self) -> list[int]:
-        """The transactions that are not settled, and of which the filter leaves something."""
+        """The transactions that are not settled and of which the filter leaves something."""
         waiting = self.operations().where(F.col("in_doubt") & (F.col("type") == "PREPARE"))
         return sorted({row["tx"] for row in waiting.select("tx").distinct().collect()})
 
     # ---- what took effect ----------------------------------------------------------------------------------------
 
     def _require_places(self, asked: Filter) -> None:
-        """Those that only transactions added which were rolled back or dropped are not there."""
+        """Raises ArchiveError for an address or a queue that was never there. One that only rolled-back or dropped
+        transactions added was never there."""
         plain = self._operations.where(F.col("tx") == 0)
         of_transactions = self._of_transactions.where(F.col("part")["fate"].isin(COMMITTED, PREPARED))
         lasting = plain.unionByName(of_transactions.select(*plain.columns))
@@ -168,7 +170,7 @@ class Selection:
     def _flattened(self, spark: SparkSession, path: str) -> DataFrame:
         manifest, until = self.manifest, self._filter.until
         archived = as_records(read_archive(spark, path, manifest.journal), f"{manifest.journal}.wal")
-        # newest manifest first: what is archived meanwhile lies behind it
+        # newest manifest first: what is archived meanwhile comes after it
         bounded = archived.where(F.col("offset") < by_shard(manifest.ends()))
         with_skips = bounded.withColumn("skip", is_one_of({*self._filter.skip, *manifest.skipped}))
         journal = JournalIdentity(manifest.uuid, len(manifest.parts))
@@ -179,13 +181,14 @@ class Selection:
         return flattened(with_frame(cut), journal)
 
     def _living(self, reached: Mapping[int, int], kept: Collection[int]) -> DataFrame:
-        """Operations that were allowed, with the `life` of their id that they are of, and whether they are `new`."""
+        """Operations that were allowed, with the `life` of their id to which they belong, and whether they
+        are `new`."""
         of_transactions = self._of_transactions
         plain = self._operations.where(F.col("tx") == 0)
         all_ = plain.select(*_columns(_position("offset", "index", F.lit(0))), F.lit(False).alias("known"))
         all_ = all_.union(_committed(of_transactions, reached, kept)).union(_waiting(of_transactions, kept))
         behind = F.col("in_doubt") | (F.col("position")["offset"] > F.coalesce(_reached(reached), F.lit(-1)))
-        # what the target knows is a part of its records' lives all the same
+        # what the target knows is still a part of its records' lives
         return _with_lives(all_).withColumn("new", behind & ~F.col("known"))
 
     def _filtered(self, living: DataFrame) -> DataFrame:
@@ -236,7 +239,8 @@ def _position(offset: Any, index: Any, ordinal: Column) -> Column:
 
 
 def _columns(position: Column, *, in_doubt: bool = False) -> Iterator[Column | str]:
-    """Of a row before it is filtered; `place` is where it stands in the WAL, `position` where it took effect."""
+    """The columns of a row before the filter; `place` is where it stands in the WAL, and `position` where it took
+    effect."""
     yield from ("topic", "shard")
     yield (F.lit(_LAST) if in_doubt else F.col("group")).cast("bigint").alias("group")
     yield from ("epoch", "timestamp", "offset")
@@ -248,7 +252,8 @@ def _columns(position: Column, *, in_doubt: bool = False) -> Iterator[Column | s
 
 
 def _committed(of_transactions: DataFrame, reached: Mapping[int, int], kept: Collection[int]) -> DataFrame:
-    """What transactions did, each operation where and when the COMMIT did it; `known` of the `kept` ones."""
+    """The effects of transactions, each operation where and when its COMMIT stands; those that `kept` transactions had
+    prepared are `known`."""
     part, at = F.col("part"), ("offset", "index", "group", "epoch", "timestamp")
     commits = of_transactions.where((F.col("type") == COMMITTED) & F.col("done")).select("topic", "shard", "tx", *at)
     done = of_transactions.where((part["fate"] == COMMITTED) & F.col("type").isin(*STAGED))
@@ -260,11 +265,9 @@ def _committed(of_transactions: DataFrame, reached: Mapping[int, int], kept: Col
 
 
 def _waiting(of_transactions: DataFrame, kept: Collection[int]) -> DataFrame:
-    """What is in doubt: staged operations and their PREPARE, of transactions that are prepared in all of their shards.
-
-    The end of an archive may have a group in one shard and not yet in another; the next replay has it. `known` of the
-    `kept` ones.
-    """
+    """What is in doubt: staged operations and their PREPARE, for transactions that are prepared in all of their shards.
+    An archive may end with a group that only some shards have; the next replay takes it. What `kept` transactions had
+    prepared is `known`."""
     prepared = of_transactions.where(F.col("part")["fate"] == PREPARED)
     wholes = (
         prepared.where(_is_prepare())
@@ -278,7 +281,7 @@ def _waiting(of_transactions: DataFrame, kept: Collection[int]) -> DataFrame:
 
 
 def _with_lives(operations: DataFrame) -> DataFrame:
-    """Those whose record was there, or for an ADD was not. `life` counts the times that an id was added."""
+    """Operations whose record existed or, for an ADD, did not exist. `life` counts how often an id was added."""
     of_id, order = ("topic", "shard", "id"), ("position",)
     kind_of = F.col("type")
     life = F.when(kind_of != "UPDATE", kind_of)
@@ -286,7 +289,7 @@ def _with_lives(operations: DataFrame) -> DataFrame:
     stepped = operations.withColumn("allowed", F.when(kind_of == "ADD", ~there).otherwise(there))
     adds = (F.col("allowed") & (kind_of == "ADD")).cast("int")
     lives = F.sum(adds).over(in_order(*of_id, order=order).rowsBetween(-(2**63), 0))
-    # a PREPARE is of no record
+    # a PREPARE belongs to no record
     return stepped.withColumn("life", lives).where(F.col("allowed") | _is_prepare())
 
 
@@ -298,7 +301,7 @@ def _reached(reached: Mapping[int, int]) -> Column:
 
 
 def _day() -> Column:
-    """In UTC, whatever time zone the session has."""
+    """The day in UTC, whatever time zone the session has."""
     return F.expr(f"date_from_unix_date(cast(floor(unix_millis(timestamp) / {_DAY_MS}) as int))")
 
 

@@ -1,8 +1,8 @@
-"""Records to a topic that is there, by Spark's Kafka sink.
+"""Records for a topic that exists, by Spark's Kafka sink.
 
-The questions of Java's producers make a topic where brokers have auto.create.topics.enable, and no setting says not to.
-So the topic is looked for before; and a producer, which Spark keeps for ten minutes and which asks again after five,
-asks no more for a topic that it has not sent to for `_IDLE_MS`.
+Requests of Java's producers create a topic if brokers have auto.create.topics.enable, and no setting prevents this. So
+the topic is looked up first. Spark keeps a producer for ten minutes, and it asks again after five, but not for a topic
+to which it has sent nothing for `_IDLE_MS`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from loaders.spark.read.source import JournalSource
 from loaders.spark.session.failures import WRITING, journal_errors
 
 _IDLE_MS = 5000
-"""The least that the client takes."""
+"""The smallest value that the client accepts."""
 
 
 def send(records: DataFrame, source: JournalSource, topic: str) -> None:
-    """Send `key` and `value`, acknowledged by all replicas. Raises TopicError for a topic that is not there,
+    """Send `key` and `value`, acknowledged by all replicas. Raises TopicError for a topic that does not exist,
     KafkaUnavailableError, KafkaRefusedError."""
     options = source.options()
     with journal_errors(source, WRITING):
@@ -27,7 +27,7 @@ def send(records: DataFrame, source: JournalSource, topic: str) -> None:
 
 
 def _require(records: DataFrame, properties: dict[str, str], topic: str) -> None:
-    """An administrator's questions make no topics."""
+    """Raises TopicError if the topic does not exist. An administrator's request creates none."""
     admin = records.sparkSession._jvm.org.apache.kafka.clients.admin.Admin.create(properties)  # type: ignore[union-attr]
     try:
         admin.describeTopics([topic]).allTopicNames().get()

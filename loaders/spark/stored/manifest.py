@@ -1,10 +1,11 @@
-"""What an archive holds: one manifest a batch, numbered in sequence, each naming its files, where each shard stands,
-and what operators had skipped by then. One that has only a skip to tell is of a batch without records.
+"""The manifests of an archive: one for each batch, numbered in sequence. A manifest names the batch's files, where each
+shard stands, and what operators had skipped by then. A manifest that only has a skip to tell belongs to a batch without
+records.
 
     <path>/manifest/<journal>/000000000001.json, …
 
-A batch is in the archive when its manifest is there, and a manifest appears whole or not at all: it is written aside
-and renamed, which fails if there is one of that number. All I/O goes through Hadoop's file systems, as Spark's own.
+A batch is in the archive once its manifest exists. A manifest appears whole or not at all: it is written under another
+name and renamed, which fails if its number exists. All I/O goes through Hadoop's file systems, as Spark's own does.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ _EXISTS = "org.apache.hadoop.fs.FileAlreadyExistsException"
 
 @dataclass(frozen=True, slots=True)
 class ShardPart:
-    """What a batch has of a shard: the committed records from offset `start` to before `end`.
+    """A batch's part of one shard: the committed records from offset `start` to before `end`.
 
-    `last` and `epoch` are the number and epoch of the newest frame up to `end`, of this batch or an earlier one.
+    `last` and `epoch` are the number and the epoch of the newest frame before `end`, in this batch or an earlier one.
     """
 
     shard: int
@@ -37,21 +38,21 @@ class ShardPart:
     end: int
     records: int = 0
     frames: int = 0
-    """Of this journal: the rest of the records are none."""
+    """Frames of this journal; the other records are none."""
     first: int = 0
     """The lowest frame number in the batch, 0 if it has none."""
     last: int = 0
     epoch: int = 0
     epochs: tuple[int, ...] = ()
     bytes: int = 0
-    """Of the records' values."""
+    """Bytes of the records' values."""
     faults: int = 0
-    """Frames that do not follow their predecessor: missing or repeated ones, which the WAL has so."""
+    """Frames that do not follow their predecessor. The WAL itself lacks or repeats a frame there."""
     files: tuple[str, ...] = ()
-    """Relative to the archive."""
+    """File names relative to the archive."""
 
     def nothing_more(self) -> ShardPart:
-        """Of a batch that has nothing of the shard."""
+        """The part of a batch that has nothing of the shard."""
         return ShardPart(self.shard, self.end, self.end, last=self.last, epoch=self.epoch)
 
 
@@ -65,13 +66,13 @@ class Manifest:
     number: int
     batch: str
     written: int
-    """ms since 1970."""
+    """The time in ms since 1970."""
     parts: Mapping[int, ShardPart] = field(default_factory=dict)
     skipped: tuple[tuple[int, int], ...] = ()
     """The WAL records (shard, offset) that operators had skipped by then, in order; some may not be archived yet."""
 
     def ends(self) -> dict[int, int]:
-        """Per shard the first offset that is not in the archive."""
+        """The first offset of each shard that is not in the archive."""
         return {shard: part.end for shard, part in self.parts.items()}
 
     def skipped_and_archived(self) -> list[tuple[int, int]]:
@@ -97,7 +98,8 @@ class Manifest:
 
     @classmethod
     def from_json(cls, text: str, place: str) -> Manifest:
-        """Raises ArchiveError, which names `place`, for what is no manifest or one of a newer format."""
+        """A parsed manifest. Raises ArchiveError, which names `place`, for a file that is no manifest or has a newer
+        format."""
         try:
             found: dict[str, Any] = json.loads(text)
             if found["format"] != FORMAT:
@@ -126,7 +128,7 @@ MANIFEST_SCHEMA = (
     "last: bigint, epoch: bigint, epochs: array<bigint>, bytes: bigint, faults: bigint, files: array<string>>>, "
     "skipped array<struct<shard: int, offset: bigint>>"
 )
-"""Manifests as Spark's JSON reader reads them."""
+"""The schema with which Spark's JSON reader reads manifests."""
 
 
 class ManifestLog:
@@ -139,7 +141,7 @@ class ManifestLog:
         self._directory = f"{path.rstrip('/')}/manifest/{journal}"
 
     def newest(self) -> Manifest | None:
-        """The one with the highest number; None in an archive that has nothing of the journal yet."""
+        """The manifest with the highest number; None if the archive has nothing of the journal yet."""
         directory = self._path(self._directory)
         files = directory.getFileSystem(self._conf)
         if not files.exists(directory):
@@ -157,8 +159,9 @@ class ManifestLog:
         return Manifest.from_json(text, place)
 
     def commit(self, manifest: Manifest) -> None:
-        """Make it appear. Raises ArchiveError if there is one of its number: another job writes to this archive."""
-        # of a batch that another job adopts, both write the manifest
+        """Make the manifest appear. Raises ArchiveError if its number exists, as another job then writes to this
+        archive."""
+        # two jobs write the same manifest if one adopts the other's batch
         aside = self._path(f"{self._directory}/.{manifest.batch}.{secrets.token_hex(4)}.tmp")
         final = self._path(f"{self._directory}/{manifest.number:012d}.json")
         stream = aside.getFileSystem(self._conf).create(aside, True)

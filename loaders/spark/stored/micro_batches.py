@@ -1,7 +1,7 @@
 """How a job goes through topics as they grow: in micro-batches, until it is told to stop or has come to the end.
 
-A job keeps where it goes on beside its results. So Spark's checkpoint is thrown away with each run: one that outlived
-it could only disagree with the results, as one that comes from a backup does.
+A job keeps its position beside its results. So Spark's checkpoint is thrown away after each run: an older one, or one
+from a backup, could only disagree with the results.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ def run_micro_batches(
     stop: threading.Event,
     look: Callable[[bool], None] | None = None,
 ) -> None:
-    """Give `take` the micro-batches of `records`, one at a time: `once`, to the end as of now, or a batch every
-    `every_s`, until `stop` is set. `look` is told about once a second whether there is nothing to do.
+    """Give `take` the micro-batches of `records`, one at a time: with `once`, to the end as of now; otherwise a batch
+    every `every_s` until `stop` is set. `look` is called about once a second and told whether there is nothing to do.
 
-    Raises what `take` raises, and JournalError for what Spark says of Kafka. A micro-batch behind an error, or behind
-    `stop`, is not taken: Spark counts it as done, and nobody asks Spark.
+    Raises what `take` raises, and JournalError for what Spark says of Kafka. After an error, or after `stop`, no
+    micro-batch is taken, although Spark counts it as done.
     """
     failed: list[Exception] = []
 
@@ -61,7 +61,7 @@ def run_micro_batches(
                 if look is not None:
                     look(not status["isTriggerActive"] and not status["isDataAvailable"])
         except StreamingQueryException as error:
-            # what came of an error is not what the user wants to know
+            # report the first error, not the errors that it caused
             if not failed:
                 raise translated(error, source) or error from error
         finally:

@@ -1,10 +1,10 @@
-"""Which batches journal tables have. A batch is known by its offsets: where it begins is where the one before it ends.
+"""Which batches the journal tables have. A batch is known by its offsets: it begins where the batch before it ends.
 
     <path>/batches/<number>.begun    the batch's offsets, before it changes any table
     <path>/batches/<number>.json     the same, once it is in all tables
 
-A file appears whole or not at all. A batch that was cut off is done again first, and has the same offsets: in part it
-may be in tables that change one after the other. The newest batch and the one before it are kept, for readers.
+A file appears whole or not at all. A batch that was cut off is applied again first, with the same offsets, as some
+tables may have it already. The newest batch and the one before it are kept, for readers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 BATCHES = "batches"
 Ends = Mapping[str, Mapping[int, int]]
-"""By topic and partition, the offset from which on nothing is read yet."""
+"""For each topic and partition, the first offset that is not read yet."""
 _BEGUN, _DONE = ".begun", ".json"
 _KEPT_BATCHES = 2
 
@@ -34,7 +34,7 @@ class Batch:
     begin: Ends
     end: Ends
     tables: Mapping[str, str] = field(default_factory=dict)
-    """Names of the snapshots that go together, in the formats that have some."""
+    """Names of the snapshots that belong together, in a format that has snapshots."""
 
 
 class BatchLog:
@@ -44,23 +44,24 @@ class BatchLog:
         self._files = files
 
     def is_begun(self) -> bool:
-        """Whether any batch was."""
+        """Whether any batch was begun."""
         return bool(self._names(_BEGUN) or self._names(_DONE))
 
     def count(self) -> int:
-        """How many are in all tables."""
+        """Number of batches that are in all tables."""
         newest = self.newest()
         return 0 if newest is None else newest.number + 1
 
     def newest(self) -> Batch | None:
-        """The newest that is in all tables; None before the first."""
+        """The newest batch that is in all tables; None before the first one."""
         names = self._names(_DONE)
         return self._read(names[-1]) if names else None
 
     def cut_off(self) -> Batch | None:
-        """The batch that was begun behind the newest one, and may be in some tables.
+        """The batch that was begun after the newest one and may be in some tables.
 
-        Raises ConfigError for one that does not begin where the newest ends: one of the two was put back.
+        Raises ConfigError if it does not begin where the newest ends, because one of the two was restored from a
+        backup.
         """
         begun, newest = self._names(_BEGUN), self.newest()
         last = self._read(begun[-1]) if begun else None
@@ -75,13 +76,13 @@ class BatchLog:
         return last
 
     def begin(self, batch: Batch) -> None:
-        """Before the batch changes any table; one that was cut off has been begun."""
+        """Note that the batch begins, before it changes any table. A batch that was cut off is noted already."""
         if f"{batch.number:012d}{_BEGUN}" not in self._names(_BEGUN):
             self._write(batch, _BEGUN)
 
     def commit(self, batch: Batch) -> None:
-        """The batch is in all tables. Raises ConfigError if another job has gone on meanwhile: nothing of what that has
-        is forgotten then."""
+        """Note that the batch is in all tables. Raises ConfigError if another job has gone on meanwhile; then nothing
+        of that job's is deleted."""
         name = self._write(batch, _DONE)
         if self._names(_DONE)[-1] != name:
             self._files.delete(f"{BATCHES}/{name}")
@@ -109,7 +110,7 @@ class BatchLog:
 
 
 def ends_text(ends: Ends) -> str:
-    """Offsets as a message has them."""
+    """Offsets as a message shows them."""
     told = (f"{topic}[{partition}]@{offset}" for topic, of in ends.items() for partition, offset in of.items())
     return ", ".join(told) or "the beginning"
 

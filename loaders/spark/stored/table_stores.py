@@ -1,12 +1,12 @@
-"""Where the journal tables are kept: Delta Lake, or plain Parquet. Either way a batch that is applied again changes
-nothing, and what a batch replaces of a table appears at once.
+"""Where the journal tables are kept: in Delta Lake, or in plain Parquet. In both, applying a batch again changes
+nothing, and all that a batch changes in a table appears at once.
 
-Delta Lake, `<path>/<table>`: each change is one commit of that table, with the batch's number as Delta's transaction
-(`txnAppId`, `txnVersion`): what a later batch has changed is not changed back.
+Delta Lake, `<path>/<table>`: each change is one commit of the table, with the batch's number as Delta's transaction
+(`txnAppId`, `txnVersion`). So an earlier batch never undoes what a later one has changed.
 
 Parquet, `<path>/<table>/<batch>`: a table that a batch changes is written anew, and the file that says that the batch
-is done (`table_batches`) names the directory of every table: all tables change together. Those of the newest batch and
-of the one before it are kept, for readers.
+is done (`table_batches`) names the directory of every table. So all tables change together. The tables of the newest
+batch and of the one before it are kept, for readers.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _DELTA_LOG = "_delta_log"
 
 
 class TableFormat(Enum):
-    """How tables are kept."""
+    """The file format of kept tables."""
 
     DELTA = "delta"
     PARQUET = "parquet"
@@ -51,32 +51,33 @@ class TableStore(ABC):
 
     @abstractmethod
     def read(self, spark: SparkSession, table: str) -> DataFrame | None:
-        """A table as it is, within a batch as that has left it; None if there is none yet."""
+        """A table as it is, including what the current batch has changed; None if there is no such table yet."""
 
     def begin(self, batch: Batch) -> None:
-        """From now on changes are the batch's."""
+        """Begin a batch: all changes from now on belong to it."""
         self.batches.begin(batch)
         self._batch = batch
 
     @abstractmethod
     def replace(self, table: str, keys: Sequence[str], fresh: DataFrame, gone: DataFrame | None = None) -> None:
-        """Rows of `fresh` take the place of those with the same keys; those with the keys in `gone` go."""
+        """Put the rows of `fresh` in the place of those with the same keys, and delete the rows with the keys in
+        `gone`."""
 
     @abstractmethod
     def overwrite(self, table: str, fresh: DataFrame) -> None:
-        """`fresh` takes the place of all that the table has."""
+        """Put `fresh` in the place of the whole table."""
 
     def commit(self) -> None:
-        """The batch is over."""
+        """End the batch."""
         self.batches.commit(self._batch)
 
     @abstractmethod
     def newest_change(self, table: str) -> int:
-        """The number of the newest batch that has changed a table, as the table itself says; -1 if it says of none."""
+        """The number of the newest batch that has changed a table, according to the table; -1 if it names none."""
 
     def require_known(self, tables: Sequence[str]) -> None:
-        """Raises ConfigError if a table has a batch that was never begun, as far as `batches` goes: that was put back
-        from a backup, and the table was not."""
+        """Raises ConfigError if a table has a batch that `batches` never began: the batches were restored from a
+        backup, and the table was not."""
         changed = {table: self.newest_change(table) for table in tables}
         newest = self.batches.cut_off() or self.batches.newest()
         ahead, number = max(changed, key=lambda table: changed[table]), -1 if newest is None else newest.number
@@ -89,7 +90,7 @@ class TableStore(ABC):
 
 
 def superseded(stored: DataFrame | None, scope: DataFrame, fresh: DataFrame, keys: Sequence[str]) -> DataFrame | None:
-    """The keys of stored rows that are in `scope` (by its columns) and not among `fresh`."""
+    """The keys of stored rows that are in `scope` (by its columns) and not in `fresh`."""
     if stored is None:
         return None
     of_scope = stored.join(scope, scope.columns, "left_semi").select(*keys)
@@ -134,7 +135,8 @@ class DeltaStore(TableStore):
         return -1
 
     def _is_there(self, table: str) -> bool:
-        """Whether the table's log has a commit: the log's folder alone is of a job that was killed at the first one."""
+        """Whether the table's log has a commit. A log folder without one belongs to a job that was killed at its first
+        commit."""
         return bool(self._commits(table))
 
     def _commits(self, table: str) -> list[str]:
@@ -144,7 +146,7 @@ class DeltaStore(TableStore):
         fresh.write.format("delta").mode(mode).options(**self._once(table)).save(self._files.place(table))
 
     def _once(self, table: str) -> Mapping[str, str]:
-        """Of a number that it has, or an older one, Delta leaves a change out and says nothing."""
+        """Options that apply a change once: Delta silently omits a change with this batch's number or an older one."""
         assert table not in self._changed, (
             f"batch {self._batch.number} changes {table} twice: the second one would be lost"
         )
@@ -154,7 +156,7 @@ class DeltaStore(TableStore):
     def _merge(self, table: str, keys: Sequence[str], source: DataFrame) -> None:
         place = self._files.place(table).replace("`", "``")
         view = f"changes_of_{table}"
-        # put aside already, which Delta does not see; the session is one query's
+        # the rows are put aside already, which Delta does not notice; the session is this query's alone
         source.sparkSession.conf.set(_MATERIALIZE, "none")
         for name, value in self._once(table).items():
             source.sparkSession.conf.set(f"{_DELTA_WRITE}.{name}", value)
@@ -170,7 +172,7 @@ class DeltaStore(TableStore):
 
 
 class ParquetStore(TableStore):
-    """A snapshot of each table, and a file that says which ones go together."""
+    """A snapshot of each table, and a file that says which snapshots belong together."""
 
     def __init__(self, files: Files) -> None:
         super().__init__(files)
@@ -214,7 +216,8 @@ class ParquetStore(TableStore):
         self._places = {} if newest is None else dict(newest.tables)
 
     def _forget(self) -> None:
-        """Delete what neither this batch nor the one before it names; also what batches that were cut off left."""
+        """Delete the snapshots that neither this batch nor the one before it names, and what interrupted batches have
+        left."""
         kept = {place for batch in self.batches.kept() for place in batch.tables.values()}
         for table in self._places:
             for directory in self._files.names(table):
@@ -228,7 +231,7 @@ def open_store(files: Files, kept_as: TableFormat) -> TableStore:
 
 
 def read_tables_of(spark: SparkSession, path: str, table: str) -> DataFrame:
-    """A table that a job keeps below `path`, as it is now. Raises ConfigError where there is none."""
+    """A table that a job keeps below `path`, as it is now. Raises ConfigError if there is none."""
     files = Files(spark, path)
     kept = next((kept for each in TableFormat if (kept := open_store(files, each).read(spark, table))), None)
     if kept is None:
@@ -237,7 +240,7 @@ def read_tables_of(spark: SparkSession, path: str, table: str) -> DataFrame:
 
 
 def is_delta_conflict(error: Exception) -> bool:
-    """Whether a change of a Delta table was refused because another one was faster."""
+    """Whether Delta refused a change because another one was faster."""
     return any(cause.name.startswith(_DELTA_CONFLICT) for cause in java_causes(error))
 
 

@@ -1,1 +1,1 @@
-"""Kept tables of messages and queues."""
+"""Tables of messages and queues that a job keeps up to date."""

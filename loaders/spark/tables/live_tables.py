@@ -1,7 +1,7 @@
-"""What the table topic says of messages and of transactions in doubt; a batch of its rows at a time.
+"""What the table topic says of messages and of transactions in doubt, one batch of its rows at a time.
 
-A row counts only once its shard's mark behind it has been seen: until then it is kept apart. So what the tables hold is
-for each shard the state of a whole checkpoint.
+A row counts only once its shard's mark after it has been seen; until then the row is pending. So the tables hold, for
+each shard, the state of a whole checkpoint.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ _OWNER = "substring(key, 1, 9)"
 
 
 class Checkpoints(NamedTuple):
-    """Rows as `loaders.spark.read.rows.changes` gives them, with their key."""
+    """Rows of `loaders.spark.read.rows.changes`, with their keys."""
 
     newest: DataFrame
-    """Up to each shard's last mark, of each key the newest; deletions too."""
+    """The newest row of each key, deletions too, up to each shard's last mark."""
     pending: DataFrame
-    """Those behind it."""
+    """The rows after each shard's last mark."""
 
 
 def checkpoints(records: DataFrame, pending: DataFrame | None) -> Checkpoints:
-    """`records` of the table topic, in Kafka's columns, and the rows that were pending."""
+    """The rows of `records`, which are in the table topic with Kafka's columns, and of the rows that were pending."""
     found = rows.changes(records.withColumn("owner", F.col("key"))).withColumnRenamed("owner", "key")
     if pending is not None:
-        # a batch that is applied again may find rows of its own there
+        # a batch that is applied again may find its own rows there
         found = found.unionByName(pending).dropDuplicates(list(PENDING_KEYS))
     of_shard = Window.partitionBy("shard")
     until = F.max(F.when(F.col("row") == "MARK", F.col("offset"))).over(of_shard)
@@ -51,7 +51,7 @@ def checkpoints(records: DataFrame, pending: DataFrame | None) -> Checkpoints:
 
 
 def touched_messages(newest: DataFrame, stored: DataFrame | None) -> DataFrame:
-    """The messages (shard, message) that a batch concerns; those of queues that it ends are among them."""
+    """The messages (shard, message) that a batch concerns, including those of queues that it destroys."""
     touched = newest.where(F.col("row").isin(*_OF_A_RECORD)).select("shard", F.col("id").alias("message"))
     if stored is not None:
         ended = newest.where("row = 'RECORD' and deleted").select("shard", F.col("id").alias("queue_id"))
@@ -60,8 +60,8 @@ def touched_messages(newest: DataFrame, stored: DataFrame | None) -> DataFrame:
 
 
 def live_messages(state: DataFrame, touched: DataFrame) -> DataFrame:
-    """The messages among `touched` that wait in queues: `loaders.spark.tables.store_columns.messages` has the
-    columns."""
+    """The messages among `touched` that wait in queues, with the columns of
+    `loaders.spark.tables.store_columns.messages`."""
     ids = touched.select("shard", F.col("message").alias("id"))
     queues = (F.col("row") == "RECORD") & (F.col("kind") == RecordKind.QUEUE)
     wanted = state.where(queues).unionByName(state.where(~queues).join(ids, ["shard", "id"], "left_semi"))
@@ -73,5 +73,5 @@ def touched_transactions(newest: DataFrame) -> DataFrame:
 
 
 def in_doubt(state: DataFrame, touched: DataFrame) -> DataFrame:
-    """The transactions among `touched` that are prepared: docs/SPARK.md has the columns."""
+    """The transactions among `touched` that are prepared; docs/SPARK.md has the columns."""
     return rows.transactions(state.join(touched, ["tx"], "left_semi")).where("prepared").drop("prepared")

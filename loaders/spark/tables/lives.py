@@ -1,11 +1,11 @@
-"""What the WAL says of each message of a store, from its ADD to its DELETE; a batch of the WAL at a time.
+"""What the WAL says of each message of a store, from its ADD to its DELETE, one batch of the WAL at a time.
 
-A batch goes on from what is carried over from the one before it: where each shard stands, the operations that wait for
-their transaction, and the queues. A life is made of firsts and lasts, by position: what is known of it and what a batch
-says are put together the same way, however often.
+A batch continues from what the one before it carried over: where each shard stands, the operations that wait for their
+transaction, and the queues. A life is made of firsts and lasts, by position. So what is known of it and what a batch
+says are merged the same way, however often.
 
-Hot path: expressions only. What is used twice is computed once and its plan forgotten (`localCheckpoint`): planning is
-what a small batch costs.
+Hot path: expressions only. What is used twice is computed once, and its plan is forgotten (`localCheckpoint`), as
+planning is the cost of a small batch.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ _QUEUE = "struct<queue: string>"
 CARRIED_SCHEMA = (
     f"shard int, what string, at bigint, `index` int, stands {_STANDS}, operation {_OPERATION}, queue {_QUEUE}"
 )
-"""Rows of three sorts: SHARD (`stands`: the last frame that counted), STAGED (`operation`), QUEUE (`queue`)."""
+"""The rows of three sorts that are carried over: SHARD (`stands`: the last frame that counted), STAGED (`operation`),
+QUEUE (`queue`)."""
 
 _POSITION = "struct<offset: bigint, index: int, ordinal: int>"
 _MOMENT = f"struct<position: {_POSITION}, at: timestamp>"
@@ -49,23 +50,23 @@ _STATE = {
 
 
 class WalBatch(NamedTuple):
-    """What a batch of the WAL comes to."""
+    """The result of one batch of the WAL."""
 
     operations: DataFrame
-    """What took effect: as `loaders.spark.read.frames.operations`, with its `position`, and appended when it took
-    effect."""
+    """The operations that took effect, with the columns of `loaders.spark.read.frames.operations` and their `position`.
+    Their append time is when they took effect."""
     carried: DataFrame
-    """For the next batch: CARRIED_SCHEMA."""
+    """The rows for the next batch, in CARRIED_SCHEMA."""
     frames: DataFrame
-    """Those that counted; `gap` where one did not follow the one before it."""
+    """The frames that counted; `gap` marks a frame that did not follow the one before it."""
 
 
 # ---- operations --------------------------------------------------------------------------------------------
 
 
 def wal_batch(records: DataFrame, journal: JournalIdentity, carried: DataFrame | None, topic: str) -> WalBatch:
-    """`records` are `wire.with_frame`'s with `skip` (an operator has the record skipped: a frame is left out), behind
-    those that `carried` is of."""
+    """The result of `records`, which are those of `wire.with_frame` with `skip` (an operator has had the record
+    skipped: a frame is left out), and follow those that gave `carried`."""
     spark = records.sparkSession
     before = table_of(spark, CARRIED_SCHEMA, []) if carried is None else carried
     moving = _moving(frames_of(records, journal), before).localCheckpoint()
@@ -92,8 +93,8 @@ def wal_batch(records: DataFrame, journal: JournalIdentity, carried: DataFrame |
 
 
 def _moving(frames: DataFrame, carried: DataFrame) -> DataFrame:
-    """Frames that their shard stands at, one after the other: not those of an older epoch behind a newer one, and none
-    twice. One that an operator had skipped moves no epoch, and the number only if it follows; nothing of it counts."""
+    """The frames that move their shard on, in order. Frames of an older epoch after a newer one, and repeated frames,
+    do not. A skipped frame moves no epoch, moves the number only if it follows, and nothing in it counts."""
     stands = carried.where("what = 'SHARD'").select(
         "shard", F.col("stands")["epoch"].alias("epoch_then"), F.col("stands")["number"].alias("number_then")
     )
@@ -113,7 +114,7 @@ def _moving(frames: DataFrame, carried: DataFrame) -> DataFrame:
 
 
 def _stands(frames: DataFrame, carried: DataFrame) -> DataFrame:
-    """Where each shard stands behind the batch."""
+    """Where each shard stands after the batch."""
     of_batch = frames.select("shard", F.struct("offset", "epoch", "number").cast(_STANDS).alias("stands"))
     both = of_batch.unionByName(carried.where("what = 'SHARD'").select("shard", "stands"))
     return both.groupBy("shard").agg(F.max("stands").alias("stands"))
@@ -138,7 +139,7 @@ def _position(offset: Column, index: Column, ordinal: Column) -> Column:
 
 
 def _queues(effective: DataFrame, carried: DataFrame) -> DataFrame:
-    """Every queue that there ever was: lives speak of it behind its end."""
+    """Every queue that ever existed, as lives name a queue after its end too."""
     added = with_store_columns(effective.where("type = 'ADD' and kind = 2")).where("queue is not null")
     new = _carried(added, "QUEUE", F.col("id"), F.lit(0), queue=F.struct("queue"))
     kept = carried.where("what = 'QUEUE'")
@@ -164,7 +165,7 @@ def _carried(rows: DataFrame, what: str, at: Column, index: Column, **payload: C
 
 
 def life_events(operations: DataFrame) -> DataFrame:
-    """What operations say of messages: shard, message, queue_id (null: of all its queues), state."""
+    """What operations say of messages: shard, message, queue_id (null: all of its queues), state."""
     told = with_store_columns(operations)
     what, kind_of = F.col("what"), F.col("type")
     at, at_position = F.col("appended").alias("at"), F.col("position")
@@ -191,8 +192,8 @@ def life_events(operations: DataFrame) -> DataFrame:
 
 
 def lives(events: DataFrame, stored: DataFrame | None, queues: DataFrame) -> DataFrame:
-    """The lives of the messages of `events`, behind them: docs/SPARK.md has the columns. `stored` are lives that are
-    known, `queues` has shard, queue_id and queue. A message that is in no queue has a row without one."""
+    """The lives of the messages in `events`, after the events; docs/SPARK.md has the columns. `stored` are the known
+    lives, and `queues` has shard, queue_id and queue. A message that is in no queue has one row without a queue."""
     both = events
     if stored is not None:
         touched = events.select("shard", "message").distinct()
@@ -219,7 +220,7 @@ def lives(events: DataFrame, stored: DataFrame | None, queues: DataFrame) -> Dat
 
 
 def _within() -> Column:
-    """Whether an event is of the message's life: updates of a record that is not there changed nothing."""
+    """Whether an event belongs to the message's life. Updates of a record that does not exist changed nothing."""
     state = F.col("state")
     at = F.coalesce(*(state[name]["position"] for name in ("routed", "delivered", "returned", "settled")))
     after, until = at > F.col("added")["position"], F.col("deleted")["position"]
@@ -255,6 +256,6 @@ def _columns() -> list[Column]:
 
 
 def queues_of(carried: DataFrame) -> DataFrame:
-    """The queues among what is carried over: shard, queue_id, queue."""
+    """The queues in what is carried over: shard, queue_id, queue."""
     found = carried.where("what = 'QUEUE'")
     return found.select("shard", F.col("at").alias("queue_id"), F.col("queue")["queue"].alias("queue"))

@@ -1,6 +1,6 @@
-"""What the message store's records and updates hold (store.proto), as columns; and the messages that are in queues.
+"""The content of the message store's records and updates (store.proto) as columns, and the messages that are in queues.
 
-For journals of a message store: another broker's kinds mean something else.
+This is for journals of a message store; the kinds of another broker mean something else.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from loaders.spark.session.wire import computed_once, parsed
 
 _KINDS = {value: name for kinds in (RecordKind, UpdateKind) for name, value in kinds.items() if value}
 _PARSED = ("ADDRESS", "QUEUE", "BINDING", "MESSAGE", "OUTCOME", "REFERENCE")
-"""Kinds whose data is a message of their name. ROUTE has none, CHUNK is bytes."""
+"""Kinds whose data is a message of the same name. ROUTE has no data, and that of CHUNK is bytes."""
 
 COLUMNS = (
     "what",
@@ -36,13 +36,13 @@ COLUMNS = (
     "reason",
     "decision",
 )
-"""What `with_store_columns` adds."""
+"""The columns that `with_store_columns` adds."""
 
 
 def with_store_columns(table: DataFrame) -> DataFrame:
-    """`table` (operations, records or changes) with what its kinds mean: docs/SPARK.md has the columns.
+    """`table` (operations, records or changes) with the columns of the store's kinds; docs/SPARK.md lists them.
 
-    `acknowledged_at` is there only for operations: a table knows where a reference was settled, not when.
+    `acknowledged_at` exists only for operations: a table knows where a reference was settled, not when.
     """
     kind = F.col("kind")
     what = F.coalesce(*(F.when(kind == value, name) for value, name in _KINDS.items()))
@@ -56,9 +56,9 @@ def with_store_columns(table: DataFrame) -> DataFrame:
 
 
 def messages(records: DataFrame) -> DataFrame:
-    """One row a message and queue that it waits in, of a table's records: docs/SPARK.md has the columns.
+    """One row for each message and queue in which it waits, from a table's records; docs/SPARK.md has the columns.
 
-    A reference is live if there is a ROUTE, no ACKNOWLEDGE behind it, and its queue (docs/STORE.md).
+    A reference is live if it has a ROUTE without a later ACKNOWLEDGE, and its queue exists (docs/STORE.md).
     """
     decoded = with_store_columns(records)
     queues = decoded.where(F.col("what") == "QUEUE").select("shard", F.col("id").alias("queue_id"), "queue")
@@ -96,7 +96,7 @@ def _is_over() -> Column:
     route = F.col("route")
 
     def ends(update: Column) -> Column:
-        """An acknowledgement; or a route that begins the reference anew."""
+        """Whether an update ends the reference: an acknowledgement does, and a route that begins it anew."""
         behind = update["position"] > route["position"]
         of_it = update["subject"] == route["subject"]
         return update["kind"].isin(UpdateKind.ACKNOWLEDGE, UpdateKind.ROUTE) & of_it & behind
@@ -105,7 +105,7 @@ def _is_over() -> Column:
 
 
 def _reference() -> Column:
-    """The state of the route's reference, if it ever had another than the first."""
+    """The state of the route's reference, if it has ever had another state than the first."""
     route = F.col("route")
 
     def is_its(update: Column) -> Column:
@@ -116,7 +116,7 @@ def _reference() -> Column:
 
 
 def _columns(table: DataFrame) -> list[Column]:
-    """In the order of `COLUMNS`, without `what`."""
+    """The columns in the order of `COLUMNS`, without `what`."""
     of = {
         name: F.col("decoded")[name] for name in (*(each.lower() for each in _PARSED), "acknowledgement", "duplicate")
     }
@@ -157,7 +157,7 @@ def _columns(table: DataFrame) -> list[Column]:
 
 
 def _texts(properties: Column) -> Column:
-    """Names and values, those as text; bytes in base64."""
+    """Names and values, the values as text; bytes are in base64."""
 
     def text(_: Column, value: Column) -> Column:
         plain = (value[name].cast("string") for name in ("boolean", "integer", "real", "text"))

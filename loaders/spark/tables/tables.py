@@ -1,13 +1,13 @@
-"""Journal tables: a streaming job that keeps tables which anybody can query, up to date with the journal.
+"""Journal tables: a streaming job that keeps tables up to date with the journal, which anybody can query.
 
-    table topic ──▶ rows ──▶ messages, in_doubt     what is there: up to whole checkpoints of each shard
-    WAL         ──▶ progress, lives                 what became of each message, also of one that never had a row
+    table topic ──▶ rows ──▶ messages, in_doubt     the state, up to whole checkpoints of each shard
+    WAL         ──▶ progress, lives                 what became of each message, even if it never had a row
     neither     ──▶ dead_letters
 
-One query reads both topics; `foreachBatch` merges a batch into the tables. Where the next one begins is said beside the
-tables (`table_batches`). One that was cut off comes again with the same offsets, and applying it again changes nothing:
-rows go by their offsets, a life is made of firsts and lasts by WAL position; and where each shard of the WAL stands is
-written with the operations that wait for their transaction, in one step, last (`progress`).
+One query reads both topics, and `foreachBatch` merges a batch into the tables. A file beside the tables says where the
+next batch begins (`table_batches`). A batch that was cut off comes again with the same offsets, and applying it again
+changes nothing: rows are ordered by their offsets, and a life is made of firsts and lasts by WAL position. Where each
+shard of the WAL stands is written last, in one step with the operations that wait for their transaction (`progress`).
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ from loaders.spark.tables import live_tables, lives
 from loaders.spark.tables.tables_place import ALL_TABLES, TABLES, TablesPlace
 
 BATCH_OFFSETS_MAX = 200_000
-"""Of both topics and all shards, in one batch."""
+"""Offsets of both topics and all shards in one batch."""
 _DEAD_LETTER_KEYS = ("topic", "partition", "offset")
 _SEEN_EVERY_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class TablesBatch:
-    """What one batch had."""
+    """What one batch held."""
 
     number: int
     records: int
@@ -68,13 +68,13 @@ class TablesResult:
     batches: int = 0
     records: int = 0
     dead_letters: int = 0
-    """Records that are no frames of this journal or no rows; they are in the table of that name."""
+    """Records that are no frames of this journal, or no rows. They are in the table of that name."""
     gaps: int = 0
     """Frames that do not follow the one before them."""
     skipped: int = 0
-    """Records of the WAL that operators had skipped: they count in no life."""
+    """Records of the WAL that operators had skipped. They count in no life."""
     rows: dict[str, int] = field(default_factory=dict)
-    """Of each of `TABLES`, at the end of the run."""
+    """Rows of each of `TABLES` at the end of the run."""
 
 
 def keep_tables(
@@ -92,14 +92,14 @@ def keep_tables(
     stop: threading.Event | None = None,
     opened: Callable[[Files, TableFormat], TableStore] = open_store,
 ) -> TablesResult:
-    """Keep the tables below `path` (any file system of Hadoop's): `once`, to the journal's end as of now, or for good,
-    a batch every `every_s`, until `stop` is set. `told` is called behind each batch. `from_trimmed`: begin with what is
-    left of a trimmed WAL; lives that began before are not there. `retention_ms` is the table topic's
-    `delete.retention.ms`: a job that was away longer has missed deletions. `opened` opens the tables.
+    """Keep the tables below `path` (in any file system of Hadoop's). With `once` this goes to the journal's end as of
+    now; otherwise it applies a batch every `every_s` until `stop` is set. `told` is called after each batch.
+    `from_trimmed`: begin with what is left of a trimmed WAL, without the lives that began before. `retention_ms` is the
+    table topic's `delete.retention.ms`: a job that was away longer has missed deletions. `opened` opens the tables.
 
-    Raises TopicError for a journal that does not exist, GapError for a WAL that has been trimmed, at its beginning or
-    behind where a run ended, and ConfigError for a path that has another journal's tables, whose files do not go
-    together, that was away too long, or is another job's since.
+    Raises TopicError for a journal that does not exist, GapError for a WAL that has been trimmed at its beginning or
+    after the place where a run ended, and ConfigError for a path whose tables belong to another journal or job, whose
+    files do not belong together, or whose job was away too long.
     """
     found = identity(spark, source)
     files = Files(spark, path)
@@ -121,7 +121,7 @@ def keep_tables(
 
 
 def read_kept(spark: SparkSession, path: str, table: str) -> DataFrame:
-    """A table that a job keeps below `path`, in whichever format, as it is now. Raises ConfigError where it is not."""
+    """A table that a job keeps below `path`, in either format, as it is now. Raises ConfigError if there is none."""
     return read_tables_of(spark, path, table)
 
 
@@ -130,17 +130,17 @@ class _Read(NamedTuple):
 
     records: int
     end: Ends
-    """Behind its last record, of the partitions that it has any of."""
+    """The offset after the last record, for each partition that the batch has records of."""
     until_ms: int | None
-    """Of the table topic all rows that were written before it have been read; None if that is not known."""
+    """All rows of the table topic that were written before this time have been read; None if that is not known."""
 
 
 class _Job:
-    """One run. Micro-batches come one at a time."""
+    """One run. Its micro-batches come one at a time."""
 
     result: TablesResult
     skip: Column
-    """Whether a record of the WAL is one that an operator had skipped when the run began."""
+    """Whether an operator had had a WAL record skipped when the run began."""
 
     def __init__(
         self,
@@ -158,18 +158,18 @@ class _Job:
         self._told = told
         self._stop = stop
         self._newest_ms: dict[int, int] = {}
-        """By partition of the table topic."""
+        """The newest record's time in each partition of the table topic."""
         self._seen = time.monotonic()
-        """When the place was looked at."""
+        """When this job last checked that the place is still its own."""
         self._number = 0
-        """Of the batch that comes next."""
+        """The number of the next batch."""
         self._ends: Ends = {}
-        """Where that begins."""
+        """Where the next batch begins."""
 
     def run(
         self, spark: SparkSession, start: Mapping[int, int], *, once: bool, every_s: float, max_offsets: int
     ) -> None:
-        """`start` is of the WAL, where no batch has begun yet."""
+        """Run the job. `start` is where the WAL is read from if no batch has begun yet."""
         source, batches = self._source, self._store.batches
         began_ms = _now_ms()
         try:
@@ -195,7 +195,7 @@ class _Job:
         except ConfigError:
             raise
         except Exception as error:
-            # two jobs fail in many ways, as on files that the other one has deleted
+            # with two jobs, many things fail, such as reading files that the other one has deleted
             if self._place.is_taken():
                 raise ConfigError(self._place.taken()) from error
             if is_delta_conflict(error):
@@ -205,15 +205,15 @@ class _Job:
             self._place.has_all_until(began_ms)
 
     def _look(self, every_s: float, *, idle: bool) -> None:
-        """Now and then, while nothing is to do."""
+        """Check now and then, while there is nothing to do, that the place is still this job's."""
         if idle and time.monotonic() - self._seen > _SEEN_EVERY_S:
             self._place.require()
-            # nothing was left at the last trigger
+            # the last trigger left nothing
             self._place.has_all_until(_now_ms() - int(every_s * 1000))
             self._seen = time.monotonic()
 
     def _take(self, records: DataFrame) -> None:
-        """A micro-batch, behind the newest batch."""
+        """Apply a micro-batch, which follows the newest batch."""
         records = records.localCheckpoint()
         read = self._read(records)
         if not read.records:
@@ -245,7 +245,8 @@ class _Job:
         self._told(TablesBatch(batch.number, count, letters, gaps, skipped))
 
     def _read(self, records: DataFrame) -> _Read:
-        """The partition that is furthest behind counts; one of which this run has seen nothing may be that."""
+        """What the batch has read. The partition that is furthest behind decides; it may be one of which this run has
+        seen nothing."""
         newest = F.expr("max(unix_millis(timestamp))").alias("newest_ms")
         told = (F.count("*").alias("records"), F.max("offset").alias("last"), newest)
         found = records.groupBy("topic", "partition").agg(*told).collect()
@@ -268,7 +269,7 @@ class _Job:
         return letters.count()
 
     def _keep_state(self, records: DataFrame) -> None:
-        """From the table topic: rows first; what follows from them; last, what is pending."""
+        """Apply the rows of the table topic: first the rows, then what follows from them, and last what is pending."""
         spark, store = records.sparkSession, self._store
         before = store.read(spark, "pending")
         newest, pending = live_tables.checkpoints(records, before)
@@ -288,8 +289,8 @@ class _Job:
             store.overwrite("pending", pending)
 
     def _keep_lives(self, wal: DataFrame) -> int:
-        """From the WAL: lives first; last, with one change, what the next batch goes on from. Raises ConfigError if the
-        tables are another job's by then."""
+        """Apply the WAL: first the lives, and last, in one change, what the next batch continues from. Raises
+        ConfigError if the tables are another job's by then."""
         spark, store = wal.sparkSession, self._store
         before = store.read(spark, "progress")
         found = lives.wal_batch(wal, self._journal, before, self._source.wal)
@@ -305,7 +306,7 @@ class _Job:
     def _replace(
         self, table: str, keys: tuple[str, ...], stored: DataFrame | None, scope: DataFrame, fresh: DataFrame
     ) -> None:
-        """What is stored of the scope gives way to what is fresh."""
+        """Replace what is stored of the scope by what is fresh."""
         if stored is not None and scope.isEmpty():
             return
         fresh = fresh.localCheckpoint()

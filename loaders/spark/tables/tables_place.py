@@ -1,14 +1,14 @@
-"""The place of journal tables: whose they are, which job keeps them, and up to when they have everything.
+"""The place of journal tables: which journal they belong to, which job keeps them, and until when they have everything.
 
-    <path>/journal.json        of which journal they are, and in which format
+    <path>/journal.json        the journal and the format of the tables
     <path>/writers/…           the job that keeps them: `claim`
-    <path>/until/MS-N-TOKEN    ms since 1970: rows that were written before are read, or nothing had been read by then;
+    <path>/until/MS-N-TOKEN    ms since 1970: all rows that were written before are read, or no row was read by then;
                                and the number of batches that the tables had
 
-A row of the table topic that was deleted is gone for good once its tombstone is (`delete.retention.ms`): a job that did
-not read that would keep the row for ever. The tombstone of a row that was read stays at least so long behind the moment
-at which it was written, or, if the row was read behind it, behind that. So a job may go on as long as neither the
-newest rows that it has, nor its beginning, whichever is later, is older than that.
+A deleted row of the table topic leaves no trace once its tombstone is gone (`delete.retention.ms`): a job that has not
+read the tombstone would keep the row for ever. The tombstone stays at least that long after the row was written, if the
+row was read before the tombstone was written, and otherwise after it was read. So a job may go on as long as its newest
+rows or its beginning, whichever is later, are not older than that.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from loaders.spark.stored.table_batches import BATCHES, BatchLog
 from loaders.spark.stored.table_stores import TableFormat
 
 TABLES = ("messages", "in_doubt", "lives", "dead_letters")
-"""For people."""
+"""The tables that people query."""
 ALL_TABLES = (*TABLES, "rows", "progress")
-"""With those that the job goes on from. The first batch makes all of them."""
+"""All tables, including those from which the job continues. The first batch makes all of them."""
 _DESCRIPTION, _UNTIL = "journal.json", "until"
 _FORMAT = 2
 
@@ -42,11 +42,11 @@ class TablesPlace:
         self._until_ms = -1
 
     def open(self, name: str, journal: JournalIdentity, kept_as: TableFormat, retention_ms: int | None) -> bool:
-        """Whether anything was read for these tables yet. Raises ConfigError for a place that is not this job's, or
-        that it was away from too long: `retention_ms` is the table topic's."""
+        """Whether anything was read for these tables yet. Raises ConfigError for a place that is not this job's, or if
+        the job was away too long: `retention_ms` is the table topic's."""
         files = self._files
         if not files.exists(_DESCRIPTION):
-            # a job that was killed in its first moment leaves a file with a dot
+            # a job that is killed at once leaves a file whose name begins with a dot
             if any(not found.startswith(".") for found in files.names("")):
                 raise ConfigError(
                     f"{self._path} has other things in it, and no journal.json: keep the tables elsewhere"
@@ -68,11 +68,11 @@ class TablesPlace:
         return begun
 
     def take(self) -> None:
-        """From now on this job keeps the tables, and no other one that does."""
+        """Take the place. From now on this job alone keeps the tables."""
         self._claim.take()
 
     def is_taken(self) -> bool:
-        """Whether another job has taken it since."""
+        """Whether another job has taken the place since."""
         return self._claim.is_taken()
 
     def require(self) -> None:
@@ -81,15 +81,15 @@ class TablesPlace:
             raise ConfigError(self.taken())
 
     def taken(self) -> str:
-        """What to say once another job has."""
+        """The error when another job has taken the place."""
         return f"another job keeps the tables below {self._path} now: one at a time may, end one of the two"
 
     def disturbed(self) -> str:
-        """What to say when another job, or somebody else, has changed what this one was about to."""
+        """The error when another job, or somebody else, has changed the files that this job was about to change."""
         return f"a job that has ended since, or somebody else, changed the tables below {self._path} too: start again"
 
     def has_all_until(self, ms: int) -> None:
-        """All rows that were written before were read."""
+        """Note that all rows that were written before this time were read."""
         if ms > self._until_ms:
             name = f"{ms:015d}-{self._batches.count():012d}-{self._claim.token}"
             appear(self._files, _UNTIL, name, names_of(self._files, _UNTIL))
@@ -111,7 +111,7 @@ class TablesPlace:
             raise ConfigError(f"{path} has tables in format {found['tables']}: go on with --format {found['tables']}")
 
     def _check_whole(self, *, begun: bool) -> None:
-        """A batch that was cut off, as the first one, may have left some of the tables."""
+        """Raises ConfigError if tables are missing. A batch that was cut off may have made only some of them."""
         missing = [table for table in ALL_TABLES if not self._files.exists(table)]
         if not begun and len(missing) < len(ALL_TABLES):
             raise ConfigError(
