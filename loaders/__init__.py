@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from loaders.spark.analytics.analytics import Analytics as Analytics
     from loaders.spark.analytics.analytics import analytics as analytics
     from loaders.spark.analytics.follow import follow as follow
-    from loaders.spark.analytics.window_sinks import Told as Told
+    from loaders.spark.analytics.window_sinks import WindowSpan as WindowSpan
     from loaders.spark.analytics.window_sinks import to_delta as to_delta
     from loaders.spark.analytics.window_sinks import to_files as to_files
     from loaders.spark.analytics.window_sinks import to_topic as to_topic
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from loaders.spark.replay.replaying import open_archive as open_archive
     from loaders.spark.session.failures import journal_errors as journal_errors
     from loaders.spark.session.packages import READING as READING
-    from loaders.spark.session.packages import Part as Part
+    from loaders.spark.session.packages import SparkPart as SparkPart
     from loaders.spark.session.session import make_session as make_session
     from loaders.spark.stored.table_stores import TableFormat as TableFormat
     from loaders.spark.tables.store_columns import messages as messages

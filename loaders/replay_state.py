@@ -65,7 +65,7 @@ class ReplaySource:
         return make_id(SEQUENCE_MAX // 2 + int.from_bytes(told[:8], "big") % (SEQUENCE_MAX // 2), shard)
 
 
-class InDoubt(NamedTuple):
+class TargetInDoubt(NamedTuple):
     """A transaction that is prepared in the target."""
 
     data: bytes
@@ -80,7 +80,7 @@ class ReplayTarget:
     def __init__(self) -> None:
         self.live = BitMap64()
         self.replays: dict[int, Sequence[LoadedUpdate]] = {}
-        self.in_doubt: dict[int, InDoubt] = {}
+        self.in_doubt: dict[int, TargetInDoubt] = {}
         self.added_in_doubt: dict[int, int] = {}
         """For each record that a transaction in doubt adds, that transaction."""
 
@@ -97,7 +97,7 @@ class ReplayTarget:
         found = Counter(
             (each.type, each.id, each.kind, each.data, each.replaceable, each.subject) for each in operations
         )
-        self.in_doubt[tx] = InDoubt(data, found)
+        self.in_doubt[tx] = TargetInDoubt(data, found)
         self.added_in_doubt.update((each.id, tx) for each in operations if each.type == ADD)
 
     def complete(self, counts: LoadCounts) -> None: ...

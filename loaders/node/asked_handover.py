@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass
 
 from journal.process.clocks import Clock
-from loaders.node.duty import Request
+from loaders.node.duty import HandOverRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Asking:
     awaited: bool
 
 
-class Asked:
+class AskedHandOver:
     """The newest request of this process. Every method may be called from any thread."""
 
     def __init__(self, clock: Clock) -> None:
@@ -43,10 +43,10 @@ class Asked:
             if self._asking is asking:
                 self._asking = None
 
-    def or_newer(self, other: Request | None) -> Request | None:
+    def or_newer(self, other: HandOverRequest | None) -> HandOverRequest | None:
         """The newer of `other` and this process' own request."""
         asking = self._asking
         if asking is None:
             return other
-        own = Request(asking.epoch, asking.to, self._clock() - asking.at, asking.awaited)
+        own = HandOverRequest(asking.epoch, asking.to, self._clock() - asking.at, asking.awaited)
         return own if other is None or own.age_s < other.age_s else other

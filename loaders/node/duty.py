@@ -31,7 +31,7 @@ class Act(Enum):
     STEP_DOWN = "step down"
 
 
-class Decision(NamedTuple):
+class NodeDecision(NamedTuple):
     """One action, its reason, and the successor if the action is a hand-over."""
 
     act: Act
@@ -39,7 +39,7 @@ class Decision(NamedTuple):
     to: str = ""
 
 
-class Request(NamedTuple):
+class HandOverRequest(NamedTuple):
     """A request to hand over: the epoch it is meant for, the successor (empty: anybody), and its age."""
 
     epoch: int
@@ -65,7 +65,7 @@ class StandbyFacts:
     """None of this node's activations has failed just now."""
     others_fit: Sequence[str] = ()
     active_preferred: bool = False
-    request: Request | None = None
+    request: HandOverRequest | None = None
     activating: str = ""
     """Another running node that reports that it is activating. It may wait for workers, or load, for a long time, and
     writes nothing meanwhile."""
@@ -87,7 +87,7 @@ class ActiveFacts:
     current: bool = True
     """The node's last commit began recently enough to hand messages out."""
     others_fit: Sequence[str] = ()
-    request: Request | None = None
+    request: HandOverRequest | None = None
 
 
 def nobody_fit(to: str) -> str:
@@ -110,25 +110,25 @@ class Duty:
 
     # ---- standby ---------------------------------------------------------------------------------------------------
 
-    def standby(self, facts: StandbyFacts) -> Decision:
+    def standby(self, facts: StandbyFacts) -> NodeDecision:
         """What a standby does. A fit standby joins the group. An unfit one leaves the duty to the fit standbys, unless
         there is none or none takes over for `lone_start_s`. Nor does it lead before its copy is built: it would block
         its gate while a node that has become fit waits for it."""
         newest, able = facts.newest, facts.rested and facts.built
         if able and newest is not None and newest.released and newest.to == self._name:
-            return Decision(Act.ACTIVATE, f"node {newest.node} handed over to this one")
+            return NodeDecision(Act.ACTIVATE, f"node {newest.node} handed over to this one")
         waited = facts.rested and facts.still_s >= self._lone_start_s
         eligible = not facts.others_fit or waited or (facts.fit and facts.rested)
         if eligible != facts.member:
             if eligible:
-                return Decision(Act.JOIN, "fit" if facts.fit else "no standby that is fit takes over")
-            return Decision(Act.LEAVE, f"not fit, and {', '.join(facts.others_fit)} is")
+                return NodeDecision(Act.JOIN, "fit" if facts.fit else "no standby that is fit takes over")
+            return NodeDecision(Act.LEAVE, f"not fit, and {', '.join(facts.others_fit)} is")
         vacancy = self._vacancy(facts)
         if facts.granted and able and vacancy:
-            return Decision(Act.ACTIVATE, vacancy)
+            return NodeDecision(Act.ACTIVATE, vacancy)
         if self._fail_back and not vacancy and not facts.activating and self._may_ask(facts):
-            return Decision(Act.ASK, "this node is preferred")
-        return Decision(Act.WAIT, vacancy)
+            return NodeDecision(Act.ASK, "this node is preferred")
+        return NodeDecision(Act.WAIT, vacancy)
 
     def _vacancy(self, facts: StandbyFacts) -> str:
         """Why no node is active; empty while one may be active."""
@@ -156,29 +156,29 @@ class Duty:
 
     # ---- active ----------------------------------------------------------------------------------------------------
 
-    def active(self, facts: ActiveFacts) -> Decision:
+    def active(self, facts: ActiveFacts) -> NodeDecision:
         """What an active node does. It steps down once it is no longer the active node, and hands over when it is asked
         to and a standby is fit."""
         if facts.failure:
-            return Decision(Act.STEP_DOWN, facts.failure)
+            return NodeDecision(Act.STEP_DOWN, facts.failure)
         if facts.newest_epoch > facts.epoch:
-            return Decision(Act.STEP_DOWN, f"epoch {facts.newest_epoch} has begun")
+            return NodeDecision(Act.STEP_DOWN, f"epoch {facts.newest_epoch} has begun")
         if facts.lapsed and not facts.current:
             # one alone is no reason: the group's coordinator may have moved, or a commit taken long
-            return Decision(
+            return NodeDecision(
                 Act.STEP_DOWN, "its membership lapsed and it could not commit: cut off from Kafka, or stopped"
             )
         if not facts.member:
-            return Decision(Act.JOIN, "active")
+            return NodeDecision(Act.JOIN, "active")
         request = facts.request
         if request is None or request.epoch != facts.epoch:
-            return Decision(Act.WAIT)
+            return NodeDecision(Act.WAIT)
         if request.age_s >= self._handover_s and not request.awaited:
-            return Decision(Act.WAIT)
+            return NodeDecision(Act.WAIT)
         if request.to:
             to = request.to if request.to in facts.others_fit else ""
         else:
             to = facts.others_fit[0] if facts.others_fit else ""
         if to:
-            return Decision(Act.HAND_OVER, f"asked to hand over to {to}", to)
-        return Decision(Act.WAIT, nobody_fit(request.to))
+            return NodeDecision(Act.HAND_OVER, f"asked to hand over to {to}", to)
+        return NodeDecision(Act.WAIT, nobody_fit(request.to))

@@ -24,13 +24,13 @@ from journal.topics.control_keys import HAND_OVER_KEY, node_key
 from journal.topics.control_rows import ControlRows
 from journal.v1.journal_pb2 import HandOver
 from journal.words import shortened
-from loaders.node.asked_handover import Asked
-from loaders.node.duty import Act, ActiveFacts, Decision, Duty, StandbyFacts
+from loaders.node.asked_handover import AskedHandOver
+from loaders.node.duty import Act, ActiveFacts, Duty, NodeDecision, StandbyFacts
 from loaders.node.hooks import RoleHooks
 from loaders.node.outlook import Outlook
 from loaders.node.resting import Resting
 from loaders.node.roles import Role
-from loaders.node.standing import ActiveNode, Owner, Standing, failover_of
+from loaders.node.standing import ActiveNode, NodeOwner, NodeStanding, failover_of
 from loaders.node.surroundings import Surroundings
 
 log = logging.getLogger(__name__)
@@ -54,10 +54,10 @@ class NodeLife:
         surroundings: Surroundings,
         copy: TableCopy,
         rows: ControlRows,
-        standing: Standing,
+        standing: NodeStanding,
         hooks: RoleHooks,
-        owner: Owner,
-        asked: Asked,
+        owner: NodeOwner,
+        asked: AskedHandOver,
         *,
         stop: threading.Event,
     ) -> None:
@@ -146,7 +146,7 @@ class NodeLife:
 
     # ---- deciding --------------------------------------------------------------------------------------------------
 
-    def _decide(self) -> Decision:
+    def _decide(self) -> NodeDecision:
         if self._membership is not None and self._membership.ended:
             self._membership = None
             self._join_at = self._clock() + self._settings.activation_retry_ms / 1000
@@ -184,7 +184,7 @@ class NodeLife:
             may_ask=self._resting.may_ask,
         )
 
-    def _act(self, decision: Decision) -> None:
+    def _act(self, decision: NodeDecision) -> None:
         match decision.act:
             case Act.JOIN:
                 self._join(decision.reason)

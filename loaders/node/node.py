@@ -24,12 +24,12 @@ from journal.load.loading import Loader
 from journal.process.clocks import wall_ms
 from journal.process.progress import Progress, no_progress
 from journal.v1.journal_pb2 import NodeStatus
-from loaders.node.asked_handover import Asked
+from loaders.node.asked_handover import AskedHandOver
 from loaders.node.duty import nobody_fit
 from loaders.node.hooks import RoleHooks
 from loaders.node.life import NodeLife
 from loaders.node.roles import Role
-from loaders.node.standing import ActiveNode, Owner, Standing
+from loaders.node.standing import ActiveNode, NodeOwner, NodeStanding
 from loaders.node.surroundings import surroundings_of
 
 __all__ = ["ActiveNode", "Node"]
@@ -74,10 +74,10 @@ class Node:
         if settings.fail_back and not settings.preferred:
             raise ConfigError("fail_back is for a preferred node: set preferred too, or give --preferred")
         self._settings = settings
-        self._owner = Owner(loader, on_active, on_standby, on_fenced, progress)
+        self._owner = NodeOwner(loader, on_active, on_standby, on_fenced, progress)
         self._hooks = RoleHooks(settings)
-        self._standing = Standing(settings, clock_ms=wall_ms)
-        self._asked = Asked(time.monotonic)
+        self._standing = NodeStanding(settings, clock_ms=wall_ms)
+        self._asked = AskedHandOver(time.monotonic)
         self._stop = threading.Event()
         self._life: NodeLife | None = None
         self._thread: threading.Thread | None = None

@@ -19,7 +19,7 @@ from journal.process.clocks import LONG_AGO, Clock, Moment
 from journal.topics.control_reading import ControlWatcher
 from journal.topics.control_rows import ControlRows
 from journal.v1.journal_pb2 import NodeStatus
-from loaders.node.duty import Request
+from loaders.node.duty import HandOverRequest
 from loaders.node.liveness import (
     LastActive,
     Members,
@@ -214,12 +214,12 @@ class Outlook:
         return last_active(self.rows)
 
     @property
-    def request(self) -> Request | None:
+    def request(self) -> HandOverRequest | None:
         """The newest request to hand over in the control rows."""
         if self._request is None:
             return None
         epoch, to, _ = self._request
-        return Request(epoch, to, self._clock() - self._request_at)
+        return HandOverRequest(epoch, to, self._clock() - self._request_at)
 
     @property
     def others_fit(self) -> list[str]:

@@ -21,7 +21,7 @@ _SEND_S = 5.0
 _RETRY_S = 0.5
 
 
-class Reporter:
+class NodeReporter:
     """Writes the control rows of one node. `post` never waits."""
 
     def __init__(self, kafka: Kafka, journal: str) -> None:

@@ -33,7 +33,7 @@ class ActiveNode:
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class NodeOwner:
     """The callbacks that a node was given; see `Node`."""
 
     loader: Callable[[], Loader]
@@ -62,7 +62,7 @@ def failover_of(
     )
 
 
-class Standing:
+class NodeStanding:
     """The standing of one node. Only the node's thread changes it; any thread may read it.
 
     It has many attributes because a report shows all of them together.

@@ -24,7 +24,7 @@ from journal.process.progress import Progress
 from journal.topics.names import control_topic, node_group
 from loaders.node.members import Roll
 from loaders.node.outlook import Present
-from loaders.node.reporting import Reporter
+from loaders.node.reporting import NodeReporter
 
 
 class Roster(Present, Protocol):
@@ -33,7 +33,7 @@ class Roster(Present, Protocol):
     def close(self) -> None: ...
 
 
-class Reports(Protocol):
+class RowPoster(Protocol):
     """Writes control rows soon. Nobody waits for them."""
 
     def post(self, key: bytes, row: Message | None) -> None: ...
@@ -47,7 +47,7 @@ class Surroundings:
 
     kafka: Kafka
     roll: Roster
-    reporter: Reports
+    reporter: RowPoster
     join: Callable[[], Membership]
     """Become a member of the nodes' group."""
     journal: Callable[[Callable[[JournalError], None], Progress], BlockingJournal]
@@ -74,5 +74,5 @@ def surroundings_of(settings: Settings, kafka: KafkaClients, copy: TableCopy) ->
     def journal(on_critical: Callable[[JournalError], None], progress: Progress) -> BlockingJournal:
         return BlockingJournal(settings, copy=copy, on_critical=on_critical, progress=progress)
 
-    roll, reporter = Roll(kafka, node_group(settings.journal)), Reporter(kafka, settings.journal)
+    roll, reporter = Roll(kafka, node_group(settings.journal)), NodeReporter(kafka, settings.journal)
     return Surroundings(kafka, roll, reporter, join, journal, time.monotonic, wall_ms, time.sleep)

@@ -18,11 +18,11 @@ from journal.process.progress import Progress
 from journal.topics.control_reading import read_control
 from journal.topics.names import control_topic, node_group
 from journal.v1.journal_pb2 import NodeStatus
-from loaders.node.asked_handover import Asked
+from loaders.node.asked_handover import AskedHandOver
 from loaders.node.hooks import RoleHooks
 from loaders.node.life import NodeLife
 from loaders.node.liveness import Members
-from loaders.node.standing import ActiveNode, Owner, Standing
+from loaders.node.standing import ActiveNode, NodeOwner, NodeStanding
 from loaders.node.surroundings import Surroundings
 from tests.simulation.history import CapturedLoad
 from tests.simulation.kafka import SimulatedKafka
@@ -133,7 +133,7 @@ class Standby(NodeProcess):
         except (OperatingError, CorruptionError) as error:
             self.require_outside(error)
             return
-        standing = Standing(settings, clock_ms=wall_ms)
+        standing = NodeStanding(settings, clock_ms=wall_ms)
         surroundings = Surroundings(
             kafka,
             SimulatedRoll(kafka, self.scheduler, self.process),
@@ -153,7 +153,7 @@ class Standby(NodeProcess):
             standing,
             RoleHooks(settings),
             self._owner(),
-            Asked(clock),
+            AskedHandOver(clock),
             stop=self.stop,
         )
         standing.identify(UUID, life.fitness)
@@ -170,11 +170,11 @@ class Standby(NodeProcess):
     def _journal(self, copy: NodeCopy, on_critical: OnCritical, progress: Progress) -> BlockingJournal:
         return cast(BlockingJournal, NodeJournal(self, copy, on_critical, progress))
 
-    def _owner(self) -> Owner:
+    def _owner(self) -> NodeOwner:
         def on_active(active: ActiveNode) -> None:
             self.history.own_decisions += 1
             cast(NodeJournal, active.journal).serve()
 
         def nothing(*_: object) -> None: ...
 
-        return Owner(lambda: CapturedLoad(self.setting.shards, nothing), on_active, nothing, nothing, nothing)
+        return NodeOwner(lambda: CapturedLoad(self.setting.shards, nothing), on_active, nothing, nothing, nothing)

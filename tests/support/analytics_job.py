@@ -14,7 +14,7 @@ from functools import partial
 from pyspark.sql import DataFrame
 
 from loaders.spark.analytics import follow as following
-from loaders.spark.analytics.window_sinks import Sink, Told, to_files
+from loaders.spark.analytics.window_sinks import Sink, WindowSpan, to_files
 from loaders.spark.read.source import JournalSource
 from tests.support.spark_jobs import Ends, begin, job_session
 
@@ -40,9 +40,9 @@ def main() -> None:
             if is_clock and self.moment == "left":
                 ends.go_no_further()
 
-    seen = list[Told]()
+    seen = list[WindowSpan]()
 
-    def mortal(sink: Sink, windows: DataFrame, told: Told) -> None:
+    def mortal(sink: Sink, windows: DataFrame, told: WindowSpan) -> None:
         sink(windows, told)
         seen.append(told)
         if len(seen) == SECOND + 1:

@@ -25,14 +25,14 @@ from journal.cli.common import (
 from journal.cli.spark.session import SMALL, further_parts, spark_session
 from journal.cli.stopping import BEHIND_THE_BATCH, stopped_by_signals
 from journal.errors import ConfigError
-from loaders.spark.session.packages import READING, Part
+from loaders.spark.session.packages import READING, SparkPart
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from loaders.spark.analytics.analytics import Analytics, QueueSummary
     from loaders.spark.analytics.queue_events import DeadLetters
-    from loaders.spark.analytics.window_sinks import Sink, Told
+    from loaders.spark.analytics.window_sinks import Sink, WindowSpan
 
 QUEUES_SHOWN = 20
 _TOPIC, _DELTA = "topic:", "delta:"
@@ -97,7 +97,7 @@ def analytics(
     if once and not follow:
         raise ConfigError("--once ends what --follow begins: without --follow it is once anyway")
     settings = chosen.settings()
-    parts = READING | further_parts(from_archive) | ({Part.DELTA} if (to or "").startswith(_DELTA) else set())
+    parts = READING | further_parts(from_archive) | ({SparkPart.DELTA} if (to or "").startswith(_DELTA) else set())
     with spark_session(f"analytics {settings.journal}", master, parts, SMALL) as spark:
         # starts quickly without: only these commands need PySpark
         from loaders.spark.read.source import JournalSource
@@ -256,7 +256,7 @@ def _sink(source: Any, to: str) -> Sink:
     return to_files(to)
 
 
-def _printed(windows: DataFrame, _told: Told) -> None:
+def _printed(windows: DataFrame, _told: WindowSpan) -> None:
     """A JSON object a line: what is as well read by people, row after row, as by programs."""
     for line in windows.orderBy("window_start", "queue").toJSON().toLocalIterator():
         print_line(line)

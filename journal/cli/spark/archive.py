@@ -10,7 +10,7 @@ from journal.cli.common import Chosen, JsonOption, journal_command, print_json, 
 from journal.cli.spark.session import spark_session
 from journal.cli.spark.tables import KeptAs
 from journal.cli.stopping import BEHIND_THE_BATCH, stopped_by_signals
-from loaders.spark.session.packages import READING, Part
+from loaders.spark.session.packages import READING, SparkPart
 
 if TYPE_CHECKING:
     from loaders.spark.archive.result import ArchiveResult
@@ -47,7 +47,7 @@ def archive(
     what is in the archive.
     """
     settings = chosen.settings()
-    parts = READING | {Part.DELTA} if kept_as is KeptAs.DELTA else READING
+    parts = READING | {SparkPart.DELTA} if kept_as is KeptAs.DELTA else READING
     with (
         spark_session(f"archive {settings.journal}", master, parts) as spark,
         stopped_by_signals(BEHIND_THE_BATCH) as stop,

@@ -25,7 +25,7 @@ from journal.cli.common import (
 )
 from journal.cli.spark.session import further_parts, spark_session
 from journal.errors import ConfigError, StateError
-from loaders.spark.session.packages import Part
+from loaders.spark.session.packages import SparkPart
 
 if TYPE_CHECKING:
     from journal.config import Settings
@@ -89,7 +89,7 @@ def replay(
     }
     settings = chosen.settings()
     uuid = _target_uuid(settings)
-    parts = {Part.PROTOBUF} | further_parts(path)
+    parts = {SparkPart.PROTOBUF} | further_parts(path)
     with spark_session(f"replay into {settings.journal}", master, parts) as spark:
         # starts quickly without: only this command needs them
         from loaders.replay_state import require_other_journal

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from journal.cli.common import print_note
 from journal.errors import OperatingError
 from journal.process.stop_requests import StopRequests
-from loaders.spark.session.packages import READING, Part
+from loaders.spark.session.packages import READING, SparkPart
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,7 +33,7 @@ SMALL: Mapping[str, str] = {
 def spark_session(
     name: str,
     master: str | None,
-    parts: Collection[Part] = READING,
+    parts: Collection[SparkPart] = READING,
     settings: Mapping[str, str] | None = None,
 ) -> Iterator[SparkSession]:
     """The session that is there (`spark-submit` has made one), or one of this command alone with these settings.
@@ -87,7 +87,7 @@ def _interrupted_by_ctrl_c() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def further_parts(archive: str | None) -> frozenset[Part]:
+def further_parts(archive: str | None) -> frozenset[SparkPart]:
     """What a session of this command alone needs beside, to read the archive at a path: Delta Lake, if it is kept so.
 
     A session that is there, or that `spark-submit` makes, has what it was started with: whoever reads the archive says
@@ -97,7 +97,7 @@ def further_parts(archive: str | None) -> frozenset[Part]:
 
     if archive is None or running_session() is not None or is_submitted():
         return frozenset()
-    return frozenset({Part.DELTA}) if may_be_in_delta(archive) else frozenset()
+    return frozenset({SparkPart.DELTA}) if may_be_in_delta(archive) else frozenset()
 
 
 def may_be_in_delta(archive: str) -> bool:

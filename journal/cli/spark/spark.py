@@ -30,7 +30,7 @@ from journal.cli.spark.session import SMALL, further_parts, spark_session
 from journal.cli.spark.tables import add_to as add_tables
 from journal.cli.text import printable
 from journal.errors import ConfigError
-from loaders.spark.session.packages import READING, Part, installed_pyspark, packages
+from loaders.spark.session.packages import READING, SparkPart, installed_pyspark, packages
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -155,8 +155,8 @@ def _read(
     return (with_store_columns(rows) if store else rows).orderBy(*order), letters, table.skipped
 
 
-def _parts(delta: bool) -> frozenset[Part]:
-    return READING | {Part.DELTA} if delta else READING
+def _parts(delta: bool) -> frozenset[SparkPart]:
+    return READING | {SparkPart.DELTA} if delta else READING
 
 
 # ---- words -------------------------------------------------------------------------------------------------

@@ -46,9 +46,9 @@ def tables(
     """
     settings = chosen.settings()
     # starts quickly without: the packages only
-    from loaders.spark.session.packages import READING, Part
+    from loaders.spark.session.packages import READING, SparkPart
 
-    parts = READING | {Part.DELTA} if kept_as is KeptAs.DELTA else READING
+    parts = READING | {SparkPart.DELTA} if kept_as is KeptAs.DELTA else READING
     with (
         spark_session(f"tables {settings.journal}", master, parts) as spark,
         stopped_by_signals(BEHIND_THE_BATCH) as stop,

@@ -48,13 +48,13 @@ from loaders.spark.analytics.queue_events import (
     unfinished,
 )
 from loaders.spark.analytics.queue_windows import windows
-from loaders.spark.analytics.window_sinks import Sink, Told
+from loaders.spark.analytics.window_sinks import Sink, WindowSpan
 from loaders.spark.fold.fold import is_one_of
 from loaders.spark.read.readers import skipped_places
 from loaders.spark.read.source import JournalIdentity, JournalSource, identity, stream
 from loaders.spark.read.start import readable_start
 from loaders.spark.session.wire import table_of
-from loaders.spark.stored.claim import Claim, names_of
+from loaders.spark.stored.claim import PlaceClaim, names_of
 from loaders.spark.stored.files import Files
 from loaders.spark.stored.micro_batches import run_micro_batches
 
@@ -92,10 +92,10 @@ class Over(NamedTuple):
     """Windows that are over, and their numbers."""
 
     windows: DataFrame
-    told: Told
+    told: WindowSpan
 
 
-class Follower:
+class WindowsFollower:
     """The state from micro-batch to micro-batch, in files at `state`, in any file system of Hadoop's."""
 
     def __init__(
@@ -111,7 +111,7 @@ class Follower:
         self._journal = journal
         self._state = state.rstrip("/")
         self._files = Files(spark, state)
-        self._claim = Claim(self._files)
+        self._claim = PlaceClaim(self._files)
         self._width_ms = width_ms
         self._lateness_ms = lateness_ms
         self._bad_input = bad_input
@@ -140,7 +140,7 @@ class Follower:
         if newest is None or newest.clock["over"] is None or _SENT in self._files.names(f"{_LEFT}/{newest.name}"):
             return None
         windows = self._spark.read.parquet(self._files.place(f"{_LEFT}/{newest.name}/{_WINDOWS}"))
-        return Over(windows, Told(self.name, newest.clock["over"], newest.clock["first"]))
+        return Over(windows, WindowSpan(self.name, newest.clock["over"], newest.clock["first"]))
 
     def sent(self) -> None:
         """Note that the sink has the windows of the newest state."""
@@ -189,7 +189,7 @@ class Follower:
         if following > begin:
             names = queue_names(events)
             told = windows(stays(events).localCheckpoint(), doubts, names, width, begin, following - 1)
-            over = Over(told.localCheckpoint(), Told(self.name, begin, following))
+            over = Over(told.localCheckpoint(), WindowSpan(self.name, begin, following))
         after = following * width
         state = {
             "events": unfinished(events, after),
@@ -294,7 +294,7 @@ def follow(
     if not 0 <= lateness_s < math.inf:
         raise ConfigError(f"a lateness of {lateness_s:g} s: expected 0 s or more")
     journal = identity(spark, source)
-    follower = Follower(spark, journal, state, width_of(0, width_s), round(lateness_s * 1000), bad_input)
+    follower = WindowsFollower(spark, journal, state, width_of(0, width_s), round(lateness_s * 1000), bad_input)
     if not follower.begin():
         follower.ends = readable_start(spark, source, journal, mend=_NO_STREAM)
 

@@ -30,7 +30,7 @@ _WINDOWS_MAX = 2_000
 
 
 @dataclass(slots=True)
-class Moment:
+class WindowTotals:
     """All queues in one window."""
 
     end_ms: int
@@ -54,7 +54,7 @@ class ReportData:
     total: QueueSummary
     queues: Sequence[QueueSummary]
     series: Sequence[str]
-    moments: Sequence[Moment]
+    moments: Sequence[WindowTotals]
     latencies: dict[int, int]
     epochs: Sequence[Epoch]
     dead_letters: DeadLetters
@@ -68,7 +68,7 @@ def report_data(found: Analytics) -> ReportData:
     count = found.until_ms // found.width_ms - first + 1
     if count > _WINDOWS_MAX:
         raise ConfigError(f"{count:,} windows are too many for a plot: take wider ones (--window), or leave it open")
-    moments = [Moment((first + index + 1) * found.width_ms) for index in range(count)]
+    moments = [WindowTotals((first + index + 1) * found.width_ms) for index in range(count)]
     of_series = F.when(F.col("queue").isin(series), F.col("queue")).otherwise(REST).alias("series")
     summed = ("came_in", "went_out", "redeliveries", "in_doubt", "depth")
     rows = found.windows.groupBy(F.expr("unix_millis(window_start)").alias("start_ms"), of_series).agg(

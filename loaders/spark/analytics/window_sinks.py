@@ -26,7 +26,7 @@ from loaders.spark.stored.files import Files
 _WHOSE, _TOLD = "_windows-of-", "_told-"
 
 
-class Told(NamedTuple):
+class WindowSpan(NamedTuple):
     """Which windows a sink takes: the state they belong to, and their numbers from `first` to before `following`."""
 
     state: str
@@ -34,9 +34,9 @@ class Told(NamedTuple):
     following: int
 
 
-WHOLE = Told("whole", 0, 0)
+WHOLE = WindowSpan("whole", 0, 0)
 """All windows, as of now. They replace those that an earlier run has told."""
-Sink = Callable[[DataFrame, Told], None]
+Sink = Callable[[DataFrame, WindowSpan], None]
 """Takes windows, perhaps more than once; the second argument says which windows they are."""
 
 
@@ -47,7 +47,7 @@ def to_files(path: str) -> Sink:
     """
     root = path.rstrip("/")
 
-    def write(windows: DataFrame, told: Told) -> None:
+    def write(windows: DataFrame, told: WindowSpan) -> None:
         windows.coalesce(1).write.mode("overwrite").parquet(f"{root}/batch={told.first}")
 
     return lambda windows, told: _write_what_is_new(root, windows, told, write)
@@ -58,7 +58,7 @@ def to_delta(path: str) -> Sink:
     `to_files`."""
     root = path.rstrip("/")
 
-    def write(windows: DataFrame, told: Told) -> None:
+    def write(windows: DataFrame, told: WindowSpan) -> None:
         writer = windows.coalesce(1).write.format("delta")
         if told == WHOLE:
             writer.mode("overwrite").save(root)
@@ -78,7 +78,7 @@ def to_topic(source: JournalSource, topic: str) -> Sink:
     if topic in (source.wal, source.table, source.control):
         raise ConfigError(f"{topic} is the journal's own: analytics go to another topic")
 
-    def write(windows: DataFrame, _told: Told) -> None:
+    def write(windows: DataFrame, _told: WindowSpan) -> None:
         value = F.to_json(F.struct(*windows.columns))
         records = windows.select(F.col("queue").alias("key"), value.alias("value")).coalesce(1)
         try:
@@ -91,7 +91,7 @@ def to_topic(source: JournalSource, topic: str) -> Sink:
     return write
 
 
-def _write_what_is_new(root: str, windows: DataFrame, told: Told, write: Sink) -> None:
+def _write_what_is_new(root: str, windows: DataFrame, told: WindowSpan, write: Sink) -> None:
     files = Files(windows.sparkSession, root)
     _require_own(files, root, told)
     if told == WHOLE:
@@ -119,7 +119,7 @@ def _told(name: str) -> int:
     return int(name.removeprefix(_TOLD))
 
 
-def _require_own(files: Files, path: str, told: Told) -> None:
+def _require_own(files: Files, path: str, told: WindowSpan) -> None:
     found = files.names("")
     whose = [name.removeprefix(_WHOSE) for name in found if name.startswith(_WHOSE)]
     if any(state != told.state for state in whose):

@@ -67,12 +67,12 @@ def archive(
     names them.
     """
     to_each = told or (lambda _manifest: None)
-    job = _Job(spark, source, path, kept_as, check_operations, to_each, stop or threading.Event())
+    job = _ArchiveJob(spark, source, path, kept_as, check_operations, to_each, stop or threading.Event())
     job.open(replace_other=replace_other, from_trimmed=from_trimmed)
     return job.run(once=once, every_s=every_s, max_offsets=max_offsets)
 
 
-class _Job:
+class _ArchiveJob:
     """One run of the archive. Its micro-batches come one at a time.
 
     It has many attributes because every batch needs them: what was asked for (source, path, format, checks), the parts

@@ -136,7 +136,7 @@ def compare(
     """Compare `wal` and `table`, which have Kafka's columns. `marks` are those of `table_marks`, `topic` names the WAL
     in the report, and `bases` are those of `audit_base.bases_of`."""
     bases = bases or {}
-    shards = [_Shard(shard, marks.get(shard), topic, kept_max, bases.get(shard)) for shard in range(journal.shards)]
+    shards = [_Audited(shard, marks.get(shard), topic, kept_max, bases.get(shard)) for shard in range(journal.shards)]
     until = {each.number: each.mark.offset for each in shards}
     places = ((each.number, offset) for each in shards for offset in each.skipped)
     records = wal.withColumn("skip", is_one_of(places)).withColumn("until", by_shard(until))
@@ -165,7 +165,12 @@ def compare(
 
 
 def _compare_states(
-    spark: SparkSession, flat: DataFrame, state: DataFrame, table: DataFrame, shards: Sequence[_Shard], kept_max: int
+    spark: SparkSession,
+    flat: DataFrame,
+    state: DataFrame,
+    table: DataFrame,
+    shards: Sequence[_Audited],
+    kept_max: int,
 ) -> None:
     """Compare records and transactions of the shards whose fold reaches the mark. Counts and differences go into
     `shards`."""
@@ -197,7 +202,7 @@ def _compare_states(
         by_number[row["shard"]].count_differences(row)
 
 
-def _faulty_rows(table: DataFrame, shards: Sequence[_Shard]) -> Iterator[DataFrame]:
+def _faulty_rows(table: DataFrame, shards: Sequence[_Audited]) -> Iterator[DataFrame]:
     """Rows that are not what their key says, or belong to another shard, and rows after the newest mark."""
     row_offset = by_shard({each.number: each.row_offset for each in shards})
     yield wrong_rows(table.where(F.col("offset") <= row_offset))
@@ -209,7 +214,7 @@ def _faulty_rows(table: DataFrame, shards: Sequence[_Shard]) -> Iterator[DataFra
 # ---- one shard -----------------------------------------------------------------------------------------------
 
 
-class _Shard:
+class _Audited:
     """The facts about one shard, and its report."""
 
     def __init__(self, number: int, found: Row | None, topic: str, kept_max: int, base: Base | None) -> None:

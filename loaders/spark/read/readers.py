@@ -61,7 +61,7 @@ class TableChanges(NamedTuple):
     dead_letters: DataFrame
 
 
-class Transactions(NamedTuple):
+class TransactionTables(NamedTuple):
     """The transactions of a table that are not settled."""
 
     transactions: DataFrame
@@ -137,12 +137,12 @@ def stream_table(spark: SparkSession, source: JournalSource, *, max_offsets: int
     return TableChanges(rows.changes(records), rows.dead_letters(records))
 
 
-def read_transactions(spark: SparkSession, source: JournalSource) -> Transactions:
+def read_transactions(spark: SparkSession, source: JournalSource) -> TransactionTables:
     """Transactions of more than one group that are not settled, with their xids, and the operations staged for them."""
     state, _ = _state(spark, source)
     staged = state.where(F.col("row") == "STAGED")
     of_operation = ("type", "id", "kind", "data", "replaceable", "subject", "position")
-    return Transactions(rows.transactions(state), staged.select("tx", "shard", *of_operation))
+    return TransactionTables(rows.transactions(state), staged.select("tx", "shard", *of_operation))
 
 
 # ---- the WAL -----------------------------------------------------------------------------------------------

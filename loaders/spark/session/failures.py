@@ -38,7 +38,7 @@ class Cause(NamedTuple):
     """The exception itself, in the JVM."""
 
 
-class Asked(Protocol):
+class ReadJournal(Protocol):
     """The journal whose topics Spark reads or writes: a `JournalSource`."""
 
     @property
@@ -49,7 +49,7 @@ class Asked(Protocol):
 
 
 @contextmanager
-def journal_errors(source: Asked, doing: str = READING) -> Iterator[None]:
+def journal_errors(source: ReadJournal, doing: str = READING) -> Iterator[None]:
     """Raises TopicError, GapError, KafkaUnavailableError or KafkaRefusedError for what Spark says of Kafka. `doing` is
     Kafka's name of the operation on the topics."""
     try:
@@ -61,7 +61,7 @@ def journal_errors(source: Asked, doing: str = READING) -> Iterator[None]:
         raise ours from error
 
 
-def translated(error: Exception, source: Asked, doing: str = READING) -> JournalError | None:
+def translated(error: Exception, source: ReadJournal, doing: str = READING) -> JournalError | None:
     """The journal's error for an error of Spark's (of an action or a streaming query); None if there is none."""
     causes, journal = java_causes(error), source.journal
     names = [cause.name for cause in causes]

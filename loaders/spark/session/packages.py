@@ -22,7 +22,7 @@ _DELTA: Mapping[str, str] = {
 """Delta Lake's version for each minor release of Spark that the tests run on."""
 
 
-class Part(Enum):
+class SparkPart(Enum):
     """A package that a job needs beside Spark itself."""
 
     KAFKA = "kafka"
@@ -35,7 +35,7 @@ class Part(Enum):
 
 _NOT_INSTALLED = "Spark needs PySpark: pip install 'kafka-journal[spark]'"
 
-READING = frozenset({Part.KAFKA, Part.PROTOBUF})
+READING = frozenset({SparkPart.KAFKA, SparkPart.PROTOBUF})
 """The parts that reading a journal's topics takes."""
 
 
@@ -60,7 +60,7 @@ def not_imported(error: ImportError) -> MissingExtraError:
     )
 
 
-def packages(pyspark: str, parts: Collection[Part] = READING) -> tuple[str, ...]:
+def packages(pyspark: str, parts: Collection[SparkPart] = READING) -> tuple[str, ...]:
     """The coordinates of `parts` for a PySpark. Raises ConfigError for a version that no packages are known for."""
     minor = ".".join(pyspark.split(".")[:2])
     if minor not in _DELTA:
@@ -68,8 +68,8 @@ def packages(pyspark: str, parts: Collection[Part] = READING) -> tuple[str, ...]
             f"PySpark {pyspark} is not of {', '.join(_DELTA)}: pip install 'kafka-journal[spark]' installs one that is"
         )
     coordinates = {
-        Part.KAFKA: f"org.apache.spark:spark-sql-kafka-0-10_{SCALA}:{pyspark}",
-        Part.PROTOBUF: f"org.apache.spark:spark-protobuf_{SCALA}:{pyspark}",
-        Part.DELTA: _DELTA[minor],
+        SparkPart.KAFKA: f"org.apache.spark:spark-sql-kafka-0-10_{SCALA}:{pyspark}",
+        SparkPart.PROTOBUF: f"org.apache.spark:spark-protobuf_{SCALA}:{pyspark}",
+        SparkPart.DELTA: _DELTA[minor],
     }
-    return tuple(coordinates[part] for part in Part if part in parts)
+    return tuple(coordinates[part] for part in SparkPart if part in parts)

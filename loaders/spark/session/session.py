@@ -21,7 +21,7 @@ from pathlib import Path
 from journal.embedded.distribution import CACHE_VARIABLE, cache_directory
 from journal.embedded.downloads import one_at_a_time
 from journal.errors import ConfigError, MissingExtraError
-from loaders.spark.session.packages import READING, Part, installed_pyspark, not_imported, packages
+from loaders.spark.session.packages import READING, SparkPart, installed_pyspark, not_imported, packages
 
 try:
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
@@ -71,7 +71,7 @@ _TIME_ZONE = "spark.sql.session.timeZone"
 def make_session(
     name: str,
     *,
-    parts: Collection[Part] = READING,
+    parts: Collection[SparkPart] = READING,
     master: str | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
@@ -96,7 +96,7 @@ def make_session(
         spark = _started(name, own | asked, wanted)
     _look_up_once(spark)
     check_parts(spark, parts)
-    if Part.PROTOBUF in parts:
+    if SparkPart.PROTOBUF in parts:
         ship_descriptor(spark)
     return spark
 
@@ -112,9 +112,9 @@ def is_submitted() -> bool:
     return _SUBMITTED in os.environ
 
 
-def check_parts(spark: SparkSession, parts: Collection[Part]) -> None:
+def check_parts(spark: SparkSession, parts: Collection[SparkPart]) -> None:
     """Raises MissingExtraError for parts that the session lacks, with the options that add them."""
-    absent = [part for part in Part if part in parts and not _FINDS[part](spark)]
+    absent = [part for part in SparkPart if part in parts and not _FINDS[part](spark)]
     if absent:
         coordinates = ",".join(packages(spark.version, absent))
         names = " and ".join(part.value for part in absent)
@@ -206,8 +206,8 @@ def _removed_if_empty(directory: Path) -> None:
         directory.rmdir()
 
 
-def _settings_of(parts: Collection[Part]) -> Mapping[str, str]:
-    return _DELTA_SETTINGS if Part.DELTA in parts else {}
+def _settings_of(parts: Collection[SparkPart]) -> Mapping[str, str]:
+    return _DELTA_SETTINGS if SparkPart.DELTA in parts else {}
 
 
 def _check_settings(spark: SparkSession, asked: Mapping[str, str]) -> None:
@@ -265,8 +265,8 @@ def _finds_delta(spark: SparkSession) -> bool:
     return True
 
 
-_FINDS: Mapping[Part, Callable[[SparkSession], bool]] = {
-    Part.KAFKA: _finds_kafka,
-    Part.PROTOBUF: _finds_protobuf,
-    Part.DELTA: _finds_delta,
+_FINDS: Mapping[SparkPart, Callable[[SparkSession], bool]] = {
+    SparkPart.KAFKA: _finds_kafka,
+    SparkPart.PROTOBUF: _finds_protobuf,
+    SparkPart.DELTA: _finds_delta,
 }

@@ -26,7 +26,7 @@ from pyspark.sql import functions as F
 
 from journal.errors import ArchiveError, ConfigError
 from loaders.spark.session.failures import java_causes
-from loaders.spark.session.packages import Part
+from loaders.spark.session.packages import SparkPart
 from loaders.spark.session.session import check_parts
 from loaders.spark.session.wire import FORMAT, MAGIC, computed_once, parsed
 from loaders.spark.stored.files import Files
@@ -243,7 +243,7 @@ def open_frames(spark: SparkSession, path: str, journal: str, uuid: bytes, kept_
         raise ConfigError(f"{path} is an archive in format {found.value}: go on with --format {found.value}")
     if kept_as is TableFormat.PARQUET:
         return ParquetFrames(spark, path, journal, uuid)
-    check_parts(spark, {Part.DELTA})
+    check_parts(spark, {SparkPart.DELTA})
     return DeltaFrames(spark, path, journal, uuid)
 
 
@@ -257,7 +257,7 @@ def kept_in(spark: SparkSession, path: str) -> TableFormat | None:
 def all_frames(spark: SparkSession, path: str, journal: str | None) -> DataFrame:
     """All records of one journal or of all, whether a manifest names them or not."""
     if _is_delta(spark, path):
-        check_parts(spark, {Part.DELTA})
+        check_parts(spark, {SparkPart.DELTA})
         found = spark.read.format("delta").load(f"{path}/{_TABLE}").select(*_COLUMNS)
         return found if journal is None else found.where(F.col("journal") == journal)
     place = f"{path}/{_FRAMES}" if journal is None else f"{path}/{_FRAMES}/journal={journal}"

@@ -15,7 +15,7 @@ from loaders.spark.stored.files import Files
 _WRITERS = "writers"
 
 
-class Claim:
+class PlaceClaim:
     """One job's claim on a place."""
 
     def __init__(self, files: Files) -> None:

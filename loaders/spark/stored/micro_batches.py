@@ -14,7 +14,7 @@ from pathlib import Path
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
-from loaders.spark.session.failures import Asked, journal_errors, translated
+from loaders.spark.session.failures import ReadJournal, journal_errors, translated
 
 _LOOK_EVERY_S = 1
 
@@ -22,7 +22,7 @@ _LOOK_EVERY_S = 1
 def run_micro_batches(
     records: DataFrame,
     name: str,
-    source: Asked,
+    source: ReadJournal,
     take: Callable[[DataFrame], None],
     *,
     once: bool,

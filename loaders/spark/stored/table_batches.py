@@ -27,7 +27,7 @@ _KEPT_BATCHES = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class TableBatch:
     """The records from `begin` to before `end`, of both topics and all partitions."""
 
     number: int
@@ -52,12 +52,12 @@ class BatchLog:
         newest = self.newest()
         return 0 if newest is None else newest.number + 1
 
-    def newest(self) -> Batch | None:
+    def newest(self) -> TableBatch | None:
         """The newest batch that is in all tables; None before the first one."""
         names = self._names(_DONE)
         return self._read(names[-1]) if names else None
 
-    def cut_off(self) -> Batch | None:
+    def cut_off(self) -> TableBatch | None:
         """The batch that was begun after the newest one and may be in some tables.
 
         Raises ConfigError if it does not begin where the newest ends, because one of the two was restored from a
@@ -75,12 +75,12 @@ class BatchLog:
             )
         return last
 
-    def begin(self, batch: Batch) -> None:
+    def begin(self, batch: TableBatch) -> None:
         """Note that the batch begins, before it changes any table. A batch that was cut off is noted already."""
         if f"{batch.number:012d}{_BEGUN}" not in self._names(_BEGUN):
             self._write(batch, _BEGUN)
 
-    def commit(self, batch: Batch) -> None:
+    def commit(self, batch: TableBatch) -> None:
         """Note that the batch is in all tables. Raises ConfigError if another job has gone on meanwhile; then nothing
         of that job's is deleted."""
         name = self._write(batch, _DONE)
@@ -91,22 +91,22 @@ class BatchLog:
             for older in self._names(kind)[:-kept]:
                 self._files.delete(f"{BATCHES}/{older}")
 
-    def kept(self) -> list[Batch]:
+    def kept(self) -> list[TableBatch]:
         """The batches whose tables are kept."""
         return [self._read(name) for name in self._names(_DONE)[-_KEPT_BATCHES:]]
 
     def _names(self, kind: str) -> list[str]:
         return sorted(name for name in self._files.names(BATCHES) if name.endswith(kind) and name[0] != ".")
 
-    def _write(self, batch: Batch, kind: str) -> str:
+    def _write(self, batch: TableBatch, kind: str) -> str:
         name = f"{batch.number:012d}{kind}"
         told = {"batch": batch.number, "begin": batch.begin, "end": batch.end, "tables": batch.tables}
         self._files.write_new(f"{BATCHES}/{name}", json.dumps(told))
         return name
 
-    def _read(self, name: str) -> Batch:
+    def _read(self, name: str) -> TableBatch:
         found = self._files.told(f"{BATCHES}/{name}", "batch", "begin", "end", "tables")
-        return Batch(found["batch"], _ends(found["begin"]), _ends(found["end"]), found["tables"])
+        return TableBatch(found["batch"], _ends(found["begin"]), _ends(found["end"]), found["tables"])
 
 
 def ends_text(ends: Ends) -> str:

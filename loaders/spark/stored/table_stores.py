@@ -25,7 +25,7 @@ from pyspark.sql import functions as F
 from journal.errors import ConfigError
 from loaders.spark.session.failures import java_causes
 from loaders.spark.stored.files import Files
-from loaders.spark.stored.table_batches import Batch, BatchLog, ends_text
+from loaders.spark.stored.table_batches import BatchLog, TableBatch, ends_text
 
 _GONE = "_gone"
 _MATERIALIZE = "spark.databricks.delta.merge.materializeSource"
@@ -53,7 +53,7 @@ class TableStore(ABC):
     def read(self, spark: SparkSession, table: str) -> DataFrame | None:
         """A table as it is, including what the current batch has changed; None if there is no such table yet."""
 
-    def begin(self, batch: Batch) -> None:
+    def begin(self, batch: TableBatch) -> None:
         """Begin a batch: all changes from now on belong to it."""
         self.batches.begin(batch)
         self._batch = batch
@@ -109,7 +109,7 @@ class DeltaStore(TableStore):
             return None
         return spark.read.format("delta").load(self._files.place(table))
 
-    def begin(self, batch: Batch) -> None:
+    def begin(self, batch: TableBatch) -> None:
         super().begin(batch)
         self._changed.clear()
 
@@ -182,7 +182,7 @@ class ParquetStore(TableStore):
         place = self._places.get(table)
         return None if place is None else spark.read.parquet(self._files.place(place))
 
-    def begin(self, batch: Batch) -> None:
+    def begin(self, batch: TableBatch) -> None:
         super().begin(batch)
         self._reload()
         self._directory = f"{batch.number:012d}-{secrets.token_hex(4)}"

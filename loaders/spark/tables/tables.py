@@ -30,7 +30,7 @@ from loaders.spark.session.failures import journal_errors
 from loaders.spark.session.wire import with_frame
 from loaders.spark.stored.files import Files
 from loaders.spark.stored.micro_batches import run_micro_batches
-from loaders.spark.stored.table_batches import Batch, Ends
+from loaders.spark.stored.table_batches import Ends, TableBatch
 from loaders.spark.stored.table_stores import (
     TableFormat,
     TableStore,
@@ -108,7 +108,7 @@ def keep_tables(
     if not place.open(source.journal, found, kept_as, retention_ms) and not from_trimmed:
         start = readable_start(spark, source, found, mend="--from-trimmed keeps tables of what is left")
     store = opened(files, kept_as)
-    job = _Job(source, found, place, store, told or (lambda _batch: None), stop or threading.Event())
+    job = _TablesJob(source, found, place, store, told or (lambda _batch: None), stop or threading.Event())
     job.skip = is_skipped(spark, source)
     place.take()
     store.require_known(ALL_TABLES)
@@ -135,7 +135,7 @@ class _Read(NamedTuple):
     """All rows of the table topic that were written before this time have been read; None if that is not known."""
 
 
-class _Job:
+class _TablesJob:
     """One run. Its micro-batches come one at a time."""
 
     result: TablesResult
@@ -219,10 +219,10 @@ class _Job:
         if not read.records:
             return
         end = {topic: {**of, **read.end.get(topic, {})} for topic, of in self._ends.items()}
-        self._apply(records, Batch(self._number, self._ends, end), read)
+        self._apply(records, TableBatch(self._number, self._ends, end), read)
         self._number, self._ends = self._number + 1, end
 
-    def _apply(self, records: DataFrame, batch: Batch, read: _Read) -> None:
+    def _apply(self, records: DataFrame, batch: TableBatch, read: _Read) -> None:
         self._place.require()
         self._store.begin(batch)
         of_table = records.where(F.col("topic") == self._source.table)

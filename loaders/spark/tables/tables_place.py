@@ -17,7 +17,7 @@ import json
 
 from journal.errors import ConfigError
 from loaders.spark.read.source import JournalIdentity
-from loaders.spark.stored.claim import Claim, appear, names_of
+from loaders.spark.stored.claim import PlaceClaim, appear, names_of
 from loaders.spark.stored.files import Files
 from loaders.spark.stored.table_batches import BATCHES, BatchLog
 from loaders.spark.stored.table_stores import TableFormat
@@ -38,7 +38,7 @@ class TablesPlace:
         self._path = path
         self._now_ms = now_ms
         self._batches = BatchLog(files)
-        self._claim = Claim(files)
+        self._claim = PlaceClaim(files)
         self._until_ms = -1
 
     def open(self, name: str, journal: JournalIdentity, kept_as: TableFormat, retention_ms: int | None) -> bool:

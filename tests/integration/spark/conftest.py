@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from loaders.spark.session.packages import Part
+from loaders.spark.session.packages import SparkPart
 from loaders.spark.session.session import make_session
 from tests.support.spark_history import History, write_history
 from tests.support.spark_jobs import INTERPRETED, QUICK_JAVA, SMALL_DELTA
@@ -34,7 +34,7 @@ SETTINGS = {
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     settings = SETTINGS | {"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))}
-    session = make_session("kafka-journal tests", parts=frozenset(Part), master="local[2]", settings=settings)
+    session = make_session("kafka-journal tests", parts=frozenset(SparkPart), master="local[2]", settings=settings)
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()

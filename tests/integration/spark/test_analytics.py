@@ -27,9 +27,9 @@ from journal.v1.journal_pb2 import Operation
 from journal.v1.store_pb2 import Queue, RecordKind, UpdateKind
 from journal.wire.keys import skipped_key
 from loaders.spark.analytics.analytics import Analytics, analysed, analytics
-from loaders.spark.analytics.follow import Follower, Over, follow
+from loaders.spark.analytics.follow import Over, WindowsFollower, follow
 from loaders.spark.analytics.queue_events import DeadLetters
-from loaders.spark.analytics.window_sinks import WHOLE, Sink, Told, to_delta, to_files, to_topic
+from loaders.spark.analytics.window_sinks import WHOLE, Sink, WindowSpan, to_delta, to_files, to_topic
 from loaders.spark.archive.archive import archive
 from loaders.spark.fold.fold import is_one_of
 from loaders.spark.read.archived import require_beginning
@@ -116,8 +116,8 @@ def test_as_a_stream_each_window_is_the_same_and_told_once(
     Files and a table have each window once all the same."""
     state, aside, files, table = (str(tmp_path / name) for name in ("state", "aside", "files", "table"))
     bad: list[DeadLetters] = []
-    asleep, anew, older = (Follower(spark, IDENTITY, state, 4 * WIDTH_MS, 1_000) for _ in range(3))
-    follower = Follower(spark, IDENTITY, state, 4 * WIDTH_MS, 1_000, bad.append)
+    asleep, anew, older = (WindowsFollower(spark, IDENTITY, state, 4 * WIDTH_MS, 1_000) for _ in range(3))
+    follower = WindowsFollower(spark, IDENTITY, state, 4 * WIDTH_MS, 1_000, bad.append)
     assert [asleep.begin(), follower.begin()] == [False, False]
     assert asleep.name != follower.name
     with pytest.raises(ConfigError, match="another job goes on from the state"):
@@ -163,7 +163,7 @@ def test_as_a_stream_each_window_is_the_same_and_told_once(
         assert len(found) > len(told)
     for sink in sinks:
         with pytest.raises(ConfigError, match=r"has the windows before \d+, and the state goes on with 10000000000"):
-            sink(spark.range(0), Told(older.name, 10_000_000_000, 10_000_000_001))
+            sink(spark.range(0), WindowSpan(older.name, 10_000_000_000, 10_000_000_001))
     over = (life.until - 1_000) // (4 * WIDTH_MS) * 4 * WIDTH_MS
     expected = {key: row for key, row in rows(life, 4 * WIDTH_MS).items() if key[0] < over}
     check_rows(told, expected)
@@ -171,10 +171,10 @@ def test_as_a_stream_each_window_is_the_same_and_told_once(
 
 
 def check_of_its_own_journal_and_width(spark: SparkSession, state: str) -> None:
-    wider = Follower(spark, IDENTITY, state, 24 * WIDTH_MS, 1_000)
+    wider = WindowsFollower(spark, IDENTITY, state, 24 * WIDTH_MS, 1_000)
     with pytest.raises(ConfigError, match=r"is of windows of 8 s, not 48 s"):
         wider.begin()
-    another = Follower(spark, JournalIdentity(bytes(16), SHARDS), state, 4 * WIDTH_MS, 1_000)
+    another = WindowsFollower(spark, JournalIdentity(bytes(16), SHARDS), state, 4 * WIDTH_MS, 1_000)
     with pytest.raises(ConfigError, match=f"of a journal with uuid {JOURNAL.hex()}, not {bytes(16).hex()}"):
         another.begin()
 
@@ -216,7 +216,7 @@ def test_what_comes_behind_the_watermark_counts_in_the_next_window_and_keeps_its
         record(0, 15_500),
     ]
     skip = is_one_of([(1, late[2].offset)])
-    follower = Follower(spark, IDENTITY, str(tmp_path), WIDTH_MS, 1_000)
+    follower = WindowsFollower(spark, IDENTITY, str(tmp_path), WIDTH_MS, 1_000)
     follower.begin()
     told = [follower.windows(record_table(spark, batch).withColumn("skip", skip)) for batch in (in_time, late)]
     first, second = (
@@ -258,13 +258,13 @@ def test_a_place_has_the_newest_windows_of_a_batch_or_those_of_one_stream(
     to(whole)(spark.range(5), WHOLE)
     assert numbers(whole) == list(range(5))
     for number in (0, 1, 1):
-        to(streamed)(spark.range(number, number + 1), Told("one", number, number + 1))
+        to(streamed)(spark.range(number, number + 1), WindowSpan("one", number, number + 1))
     assert numbers(streamed) == [0, 1]
     with pytest.raises(ConfigError, match="windows of another run: go on with the --state that they are of"):
-        to(streamed)(spark.range(1), Told("another", 0, 1))
+        to(streamed)(spark.range(1), WindowSpan("another", 0, 1))
     for place in (whole, streamed):
         with pytest.raises(ConfigError, match="windows of another run"):
-            to(place)(spark.range(1), Told("another", 0, 1) if place == whole else WHOLE)
+            to(place)(spark.range(1), WindowSpan("another", 0, 1) if place == whole else WHOLE)
     spark.range(7).write.parquet(other)
     with pytest.raises(ConfigError, match="other things in it"):
         to(other)(spark.range(1), WHOLE)
@@ -298,11 +298,11 @@ def test_a_stream_that_is_told_to_stop_begins_no_further_micro_batch(
     """However many there are to come; and what ends a sink ends the stream as it is."""
     stop, told = threading.Event(), list[int]()
 
-    def stops(_windows: DataFrame, which: Told) -> None:
+    def stops(_windows: DataFrame, which: WindowSpan) -> None:
         told.append(which.first)
         stop.set()
 
-    def is_wrong(_windows: DataFrame, which: Told) -> None:
+    def is_wrong(_windows: DataFrame, which: WindowSpan) -> None:
         told.append(which.first)
         raise LookupError("no such queue")
 
@@ -336,7 +336,7 @@ def test_of_two_streams_that_go_on_from_one_state_the_one_that_was_started_last_
     state, told = str(tmp_path / "state"), list[int]()
     stream = partial(follow, spark, history.source, state, **SMALL_BATCHES)
 
-    def another_begins(_windows: DataFrame, which: Told) -> None:
+    def another_begins(_windows: DataFrame, which: WindowSpan) -> None:
         told.append(which.first)
         (writer,) = Path(state, "writers").glob("0*")
         writer.with_name("000000009-another").touch()

@@ -22,7 +22,7 @@ from journal.embedded.distribution import CACHE_VARIABLE
 from journal.embedded.downloads import one_at_a_time
 from journal.errors import ConfigError
 from journal.process.stop_requests import ONE_REQUEST_S
-from loaders.spark.session.packages import Part
+from loaders.spark.session.packages import SparkPart
 from loaders.spark.session.session import check_parts, make_session
 from tests.integration.spark.conftest import JAVA_OPTIONS, SETTINGS
 from tests.support.processes import command_env, run_command
@@ -40,12 +40,12 @@ NO_REPOSITORY = """<ivysettings>
 CHECKS = """
 import logging, os, signal, sys, time
 from journal.errors import MissingExtraError
-from loaders.spark.session.packages import Part
+from loaders.spark.session.packages import SparkPart
 from loaders.spark.session.session import check_parts, make_session
 logging.basicConfig(level=logging.INFO)
 settings = dict(item.split("=", 1) for item in sys.argv[1:])
 try:
-    parts = {Part(name) for name in settings.pop("parts").split(",") if name}
+    parts = {SparkPart(name) for name in settings.pop("parts").split(",") if name}
     told = []
     signal.signal(signal.SIGTERM, lambda *_: told.append(1))
     spark = make_session("t", parts=parts, master="local[1]", settings=settings)
@@ -58,7 +58,7 @@ try:
         if line.startswith("SigIgn:")
     ]
     assert int(ignored, 16) >> (signal.SIGTERM - 1) & 1, "the JVM takes SIGTERM for itself"
-    for part in Part:
+    for part in SparkPart:
         try:
             check_parts(spark, {part})
         except MissingExtraError as error:
@@ -69,7 +69,7 @@ except MissingExtraError as error:
 
 
 def test_a_session_that_runs_is_taken_as_it_is(spark: SparkSession) -> None:
-    assert make_session("other", parts=frozenset(Part)) is spark
+    assert make_session("other", parts=frozenset(SparkPart)) is spark
     assert make_session("other", master="local[2]", settings=SETTINGS) is spark
     assert spark.conf.get("spark.app.name") == "kafka-journal tests"
 
@@ -153,7 +153,7 @@ def test_without_java_it_says_that_java_is_needed(tmp_path: Path) -> None:
 
 
 def test_the_session_with_delta_lake_has_its_tables(spark: SparkSession, tmp_path: Path) -> None:
-    check_parts(spark, frozenset(Part))
+    check_parts(spark, frozenset(SparkPart))
     spark.range(2).coalesce(1).write.format("delta").save(str(tmp_path / "table"))
     read = spark.read.format("delta").load(str(tmp_path / "table"))
     assert sorted(row["id"] for row in read.collect()) == [0, 1]

@@ -37,7 +37,7 @@ from loaders.spark.read.readers import read_table, read_transactions
 from loaders.spark.read.source import JournalSource
 from loaders.spark.session.wire import table_of
 from loaders.spark.stored.files import Files
-from loaders.spark.stored.table_batches import Batch
+from loaders.spark.stored.table_batches import TableBatch
 from loaders.spark.stored.table_stores import DeltaStore, TableFormat, TableStore, open_store
 from loaders.spark.tables.store_columns import messages
 from loaders.spark.tables.tables import TablesBatch, TablesResult, keep_tables, read_kept
@@ -301,15 +301,15 @@ def test_a_batch_changes_nothing_back_that_a_later_one_has_changed(spark: SparkS
         assert found is not None
         return sorted(map(tuple, found.collect()))
 
-    asleep.begin(Batch(5, {}, {}))
+    asleep.begin(TableBatch(5, {}, {}))
     for batch, said in ((5, "five"), (6, "six")):
-        awake.begin(Batch(batch, {}, {}))
+        awake.begin(TableBatch(batch, {}, {}))
         awake.replace("merged", ["key"], rows((1, said), (2, said)))
         awake.overwrite("whole", rows((1, said)))
     asleep.replace("merged", ["key"], rows((1, "five")), rows((2, "")).select("key"))
     asleep.overwrite("whole", rows((1, "five")))
     assert (kept("merged"), kept("whole")) == ([(1, "six"), (2, "six")], [(1, "six")])
-    asleep.begin(Batch(7, {}, {}))
+    asleep.begin(TableBatch(7, {}, {}))
     asleep.replace("merged", ["key"], rows((1, "seven")), rows((2, "")).select("key"))
     assert kept("merged") == [(1, "seven")]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from loaders.node.asked_handover import Asked
-from loaders.node.duty import Request
+from loaders.node.asked_handover import AskedHandOver
+from loaders.node.duty import HandOverRequest
 
 
 class Clock:
@@ -22,25 +22,25 @@ def clock() -> Clock:
 
 
 def test_the_newer_of_two_counts(clock: Clock) -> None:
-    asked = Asked(clock)
+    asked = AskedHandOver(clock)
     assert asked.or_newer(None) is None
     asked.ask(7, "one", awaited=True)
     clock.now += 2.0
-    assert asked.or_newer(None) == Request(7, "one", 2.0, awaited=True)
-    assert asked.or_newer(Request(7, "row", 1.0)) == Request(7, "row", 1.0)
-    assert asked.or_newer(Request(7, "row", 3.0)) == Request(7, "one", 2.0, awaited=True)
+    assert asked.or_newer(None) == HandOverRequest(7, "one", 2.0, awaited=True)
+    assert asked.or_newer(HandOverRequest(7, "row", 1.0)) == HandOverRequest(7, "row", 1.0)
+    assert asked.or_newer(HandOverRequest(7, "row", 3.0)) == HandOverRequest(7, "one", 2.0, awaited=True)
 
 
 def test_what_is_withdrawn_counts_no_more(clock: Clock) -> None:
-    asked = Asked(clock)
+    asked = AskedHandOver(clock)
     asked.withdraw(asked.ask(7, "one", awaited=True))
     assert asked.or_newer(None) is None
-    assert asked.or_newer(Request(7, "row", 3.0)) == Request(7, "row", 3.0)
+    assert asked.or_newer(HandOverRequest(7, "row", 3.0)) == HandOverRequest(7, "row", 3.0)
 
 
 def test_whoever_withdraws_leaves_what_another_has_asked_for_since(clock: Clock) -> None:
-    asked = Asked(clock)
+    asked = AskedHandOver(clock)
     first = asked.ask(7, "one", awaited=True)
     asked.ask(7, "two", awaited=True)
     asked.withdraw(first)
-    assert asked.or_newer(None) == Request(7, "two", 0.0, awaited=True)
+    assert asked.or_newer(None) == HandOverRequest(7, "two", 0.0, awaited=True)

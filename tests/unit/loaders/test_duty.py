@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from loaders.node.duty import Act, ActiveFacts, Duty, Request, StandbyFacts
+from loaders.node.duty import Act, ActiveFacts, Duty, HandOverRequest, StandbyFacts
 from loaders.node.liveness import LastActive
 
 SILENCE_S, HANDOVER_S, LONE_S = 2.0, 5.0, 20.0
@@ -102,7 +102,7 @@ def test_a_standby(case: str) -> None:
     assert duty().standby(facts).act is expected, case
 
 
-ASKED = Request(7, ME, 0.0)
+ASKED = HandOverRequest(7, ME, 0.0)
 
 FAIL_BACK = {
     "a preferred node that is fit asks for the journal": (FIT, Act.ASK),
@@ -137,14 +137,18 @@ ACTIVE_NODE = {
     "a group's coordinator that moves costs nothing": (replace(RUNNING, lapsed=True), Act.WAIT, ""),
     "nor does a slow commit": (replace(RUNNING, current=False), Act.WAIT, ""),
     "it belongs to the group": (replace(RUNNING, member=False), Act.JOIN, ""),
-    "asked to, it hands over to the best": (replace(RUNNING, request=Request(7, "", 0.0)), Act.HAND_OVER, OTHER),
-    "or to whom it was told": (replace(RUNNING, request=Request(7, THIRD, 0.0)), Act.HAND_OVER, THIRD),
-    "not to one that is not fit": (replace(RUNNING, request=Request(7, "fourth", 0.0)), Act.WAIT, ""),
-    "not to nobody": (replace(RUNNING, others_fit=(), request=Request(7, "", 0.0)), Act.WAIT, ""),
-    "not for another epoch": (replace(RUNNING, request=Request(6, "", 0.0)), Act.WAIT, ""),
-    "not much later": (replace(RUNNING, request=Request(7, "", 5.0)), Act.WAIT, ""),
+    "asked to, it hands over to the best": (
+        replace(RUNNING, request=HandOverRequest(7, "", 0.0)),
+        Act.HAND_OVER,
+        OTHER,
+    ),
+    "or to whom it was told": (replace(RUNNING, request=HandOverRequest(7, THIRD, 0.0)), Act.HAND_OVER, THIRD),
+    "not to one that is not fit": (replace(RUNNING, request=HandOverRequest(7, "fourth", 0.0)), Act.WAIT, ""),
+    "not to nobody": (replace(RUNNING, others_fit=(), request=HandOverRequest(7, "", 0.0)), Act.WAIT, ""),
+    "not for another epoch": (replace(RUNNING, request=HandOverRequest(6, "", 0.0)), Act.WAIT, ""),
+    "not much later": (replace(RUNNING, request=HandOverRequest(7, "", 5.0)), Act.WAIT, ""),
     "unless somebody waits for it": (
-        replace(RUNNING, request=Request(7, "", 5.0, awaited=True)),
+        replace(RUNNING, request=HandOverRequest(7, "", 5.0, awaited=True)),
         Act.HAND_OVER,
         OTHER,
     ),

@@ -9,7 +9,7 @@ from journal.errors import KafkaUnavailableError
 from journal.kafka.ports import Sent
 from journal.topics.control_keys import HAND_OVER_KEY, node_key
 from journal.v1.journal_pb2 import HandOver, NodeStatus
-from loaders.node.reporting import Reporter
+from loaders.node.reporting import NodeReporter
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.faults import Faults
 from tests.simulation.kafka import SimulatedKafka
@@ -61,7 +61,7 @@ def role_of(sent: Sent) -> str:
 def test_rows_are_written_soon() -> None:
     kafka = Kafka()
     kafka.reachable.set()
-    reporter = Reporter(kafka, "j")
+    reporter = NodeReporter(kafka, "j")
     reporter.post(node_key("one"), NodeStatus(name="one", role="standby"))
     assert kafka.arrived.acquire(timeout=LIMIT_S)
     reporter.post(node_key("one"), None)
@@ -73,7 +73,7 @@ def test_rows_are_written_soon() -> None:
 
 def test_while_kafka_is_away_only_the_newest_of_each_key_waits() -> None:
     kafka = Kafka()
-    reporter = Reporter(kafka, "j")
+    reporter = NodeReporter(kafka, "j")
     reporter.post(node_key("one"), NodeStatus(name="one", role="standby"))
     assert kafka.asked.acquire(timeout=LIMIT_S)
     reporter.post(HAND_OVER_KEY, HandOver(epoch=1))
@@ -90,7 +90,7 @@ def test_while_kafka_is_away_only_the_newest_of_each_key_waits() -> None:
 
 def test_the_end_does_not_wait_for_a_kafka_that_is_away() -> None:
     kafka = Kafka()
-    reporter = Reporter(kafka, "j")
+    reporter = NodeReporter(kafka, "j")
     reporter.post(node_key("one"), None)
     assert kafka.asked.acquire(timeout=LIMIT_S)
     reporter.close(LIMIT_S)

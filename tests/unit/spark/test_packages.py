@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from journal.cli.main import app
 from journal.errors import ConfigError
-from loaders.spark.session.packages import READING, Part, installed_pyspark, not_imported, packages
+from loaders.spark.session.packages import READING, SparkPart, installed_pyspark, not_imported, packages
 
 
 @pytest.mark.parametrize("version", ["3.4.1", "3.4.4"])
@@ -26,8 +26,8 @@ def test_spark_s_own_packages_are_of_the_version_of_pyspark(version: str) -> Non
 
 def test_delta_lake_is_the_one_that_is_built_for_that_spark() -> None:
     delta = "io.delta:delta-core_2.12:2.4.0"
-    assert packages("3.4.4", {Part.DELTA}) == (delta,)
-    assert packages("3.4.4", READING | {Part.DELTA}) == (*packages("3.4.4"), delta)
+    assert packages("3.4.4", {SparkPart.DELTA}) == (delta,)
+    assert packages("3.4.4", READING | {SparkPart.DELTA}) == (*packages("3.4.4"), delta)
 
 
 @pytest.mark.parametrize("version", ["3.5.9", "4.0.1", "3.40.0"])
@@ -37,12 +37,12 @@ def test_a_pyspark_that_nothing_is_matched_to_is_refused(version: str) -> None:
 
 
 def test_the_installed_pyspark_is_one_that_packages_are_matched_to() -> None:
-    assert packages(installed_pyspark(), frozenset(Part))
+    assert packages(installed_pyspark(), frozenset(SparkPart))
 
 
 def test_the_command_prints_what_spark_submit_takes() -> None:
     shown = CliRunner().invoke(app, ["spark", "packages", "--delta"])
-    coordinates = packages(installed_pyspark(), frozenset(Part))
+    coordinates = packages(installed_pyspark(), frozenset(SparkPart))
     assert (shown.exit_code, shown.stdout) == (0, ",".join(coordinates) + "\n")
     as_json = CliRunner().invoke(app, ["spark", "packages", "--delta", "--json"])
     assert json.loads(as_json.stdout) == {"packages": list(coordinates)}

@@ -12,7 +12,7 @@ import pytest
 from journal.errors import ConfigError
 from loaders.spark.analytics.analytics import DAY_MS, WINDOWS_SHOWN, Epoch, QueueSummary, width_of
 from loaders.spark.analytics.queue_events import DeadLetters
-from loaders.spark.analytics.report import QUEUES_MAX, REST, SERIES_MAX, Moment, ReportData, render, series_of
+from loaders.spark.analytics.report import QUEUES_MAX, REST, SERIES_MAX, ReportData, WindowTotals, render, series_of
 from loaders.spark.analytics.report_svg import WIDTH, Bar, Mark, Series, TimePlot, duration, histogram, number
 
 START_MS = 1_700_000_000_000
@@ -29,7 +29,7 @@ def data(
     names = [f"queue {index}" for index in range(queues)]
     series = [*names[:7], REST] if queues > 7 else names
     moments = [
-        Moment(START_MS + 1000 * (index + 1), 5, 4, 1, index % 2, index, dict.fromkeys(series, index))
+        WindowTotals(START_MS + 1000 * (index + 1), 5, 4, 1, index % 2, index, dict.fromkeys(series, index))
         for index in range(windows)
     ]
     return ReportData(

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from journal.errors import ConfigError
-from loaders.spark.stored.table_batches import Batch, BatchLog
+from loaders.spark.stored.table_batches import BatchLog, TableBatch
 from tests.support.spark_files import FilesInMemory
 
 
@@ -16,12 +16,12 @@ def ends(wal: int, table: int) -> dict[str, dict[int, int]]:
 
 
 FIRST, SECOND, THIRD = (
-    Batch(number, ends(*begin), ends(*end))
+    TableBatch(number, ends(*begin), ends(*end))
     for number, begin, end in ((0, (-2, -2), (5, 3)), (1, (5, 3), (8, 3)), (2, (8, 3), (9, 9)))
 )
 
 
-def log_of(*batches: Batch) -> tuple[FilesInMemory, BatchLog]:
+def log_of(*batches: TableBatch) -> tuple[FilesInMemory, BatchLog]:
     """A log in which these were done."""
     files = FilesInMemory()
     log = BatchLog(files)
