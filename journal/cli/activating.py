@@ -22,17 +22,17 @@ from journal.process.progress import Progress
 from loaders.node.liveness import require_no_active_node
 
 _LOOK_S = 5.0
-"""What a command waits for each answer that tells whether a shard is stopped, while its gate may still open."""
+"""How long a command waits for each answer about a shard that may be stopped, while its gate may still open."""
 
 
 @contextmanager
 def activated_journal(
     settings: Settings, *, take_over: bool, progress: Progress, loader: Loader | None = None
 ) -> Iterator[tuple[BlockingJournal, ActivationReport]]:
-    """An active journal, closed cleanly however the command ends, by SIGTERM too; `loader` is told its state.
+    """An active journal, which is closed in order however the command ends, by SIGTERM too. `loader` is told its state.
 
-    Raises ActiveNodeError unless `take_over`, and GateTimeoutError with what stops shards, if anything does: within
-    seconds if only `repair` mends it.
+    Raises ActiveNodeError unless `take_over`, and GateTimeoutError, which names what stops shards; it comes within
+    seconds if only `repair` mends that.
     """
     slot = take_slot(settings.journal_directory, "command")
     look = partial(stops_now, kafka_of(settings), settings.journal, timeout_s=_LOOK_S)
@@ -64,11 +64,11 @@ def activated_journal(
 
 
 def _stops(settings: Settings, shards: Collection[int]) -> list[str]:
-    """A worker may run, and not be able to go on."""
+    """The lines that say what stops shards: a worker may run and be unable to go on."""
     try:
         timeout_s = settings.request_timeout_ms / 1000
         return lines_of_stops(settings.journal, stops_now(kafka_of(settings), settings.journal, shards, timeout_s))
-    except OperatingError:  # that the gate did not open is what there is to tell
+    except OperatingError:  # the gate's own error is what the user needs
         return []
 
 

@@ -30,13 +30,13 @@ _PROGRESS_LINES = 1000
 @journal_command
 def apply(
     chosen: Chosen,
-    file: Annotated[str, typer.Argument(help="JSON lines; - for standard input.")],
+    file: Annotated[str, typer.Argument(help="A script of JSON lines; - reads standard input.")],
     take_over: TakeOverOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Activate the journal, append the operations of a script in order, and close.
 
-    A bad line stops it with the line's number, and the journal holds exactly what came before it.
+    A bad line ends the command with its number; the operations before that line are in the journal.
     """
     settings = chosen.settings()
     with (
@@ -70,7 +70,7 @@ def _opened(file: str) -> BinaryIO:
 
 
 def _append_lines(journal: BlockingJournal, lines: Iterable[bytes], in_doubt: set[int], progress: StepProgress) -> int:
-    """Append every line, and keep `in_doubt`; what was appended is committed before this returns or raises
+    """Append every line, and keep `in_doubt`. Everything appended is committed when this returns or raises
     ScriptError."""
     count = 0
     try:

@@ -1,4 +1,5 @@
-"""What every command shares: options, settings, output, exit codes (0 done, 1 the operation failed, 2 usage)."""
+"""What all commands share: options, settings, output, and exit codes (0: done, 1: the operation failed, 2: wrong
+usage)."""
 
 from __future__ import annotations
 
@@ -45,17 +46,18 @@ BootstrapOption = Annotated[
 ]
 JournalOption = Annotated[str | None, typer.Option("-j", "--journal", help="The journal's name.")]
 PropertyOption = Annotated[
-    list[str] | None, typer.Option("-X", metavar="KEY=VALUE", help="A Kafka client property; may be repeated.")
+    list[str] | None,
+    typer.Option("-X", metavar="KEY=VALUE", help="A Kafka client property. Repeat the option for more."),
 ]
 ConfigOption = Annotated[Path | None, typer.Option("--config", help="A TOML file of settings.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="JSON on standard output instead of text.")]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-TakeOverOption = Annotated[bool, typer.Option("--take-over", help="Fence a node that is active, instead of refusing.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on standard output instead of text.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+TakeOverOption = Annotated[bool, typer.Option("--take-over", help="Fence the active node instead of refusing.")]
 
 errors = Console(stderr=True)
 
 PROGRESS_AFTER_S = 2.0
-"""A command that takes longer says how far it is."""
+"""A command that takes longer than this shows its progress."""
 
 _PIPE_WIDTH = 400
 
@@ -67,7 +69,7 @@ def settings_from(
     config: Path | None,
     **flags: Any,
 ) -> Settings:
-    """Settings of a command. Raises ConfigError."""
+    """The settings of a command. Raises ConfigError."""
     # not every command has settings, and what reads them takes a while to import
     from journal.config import load_settings
 
@@ -84,7 +86,7 @@ def settings_from(
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The options that choose a journal and its brokers: the same for all commands."""
+    """The options that choose a journal and its brokers. All commands have the same."""
 
     bootstrap: BootstrapOption = None
     journal: JournalOption = None
@@ -92,12 +94,13 @@ class Chosen:
     config: ConfigOption = None
 
     def settings(self, **flags: Any) -> Settings:
-        """Settings of the command, `flags` (those that are not None) first. Raises ConfigError."""
+        """The settings of the command. `flags` that are not None override them. Raises ConfigError."""
         return settings_from(self.bootstrap, self.journal, self.properties, self.config, **flags)
 
 
 def journal_command(command: Callable[..., None]) -> Callable[..., None]:
-    """A command with the options of `Chosen`, which it is given first, behind its own; errors become exit codes."""
+    """A command with the options of `Chosen` behind its own. The command gets a `Chosen` first; its errors become exit
+    codes."""
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
     shared = inspect.signature(Chosen, eval_str=True).parameters
     parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own, *shared.values())]
@@ -115,7 +118,7 @@ def journal_command(command: Callable[..., None]) -> Callable[..., None]:
 
 @contextmanager
 def ended_by_sigterm_as_by_ctrl_c() -> Iterator[None]:
-    """So that a service manager's or a shell's SIGTERM leaves nothing behind either. Only the main thread hears it."""
+    """Let SIGTERM end a command as Ctrl-C does, so that it leaves nothing behind. Only the main thread gets it."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -148,12 +151,12 @@ def exit_codes() -> Iterator[None]:
         )
         raise typer.Exit(1) from error
     except OutputError:
-        raise  # `standard_streams` says so
+        raise  # `standard_streams` prints it
     except JournalError as error:
         print_error(f"error: {error}")
         raise typer.Exit(1) from error
     except BrokenPipeError:
-        # whoever read standard output has enough
+        # the reader of standard output has ended
         drop_output()
         raise typer.Exit(1) from None
     except KeyboardInterrupt:
@@ -162,28 +165,28 @@ def exit_codes() -> Iterator[None]:
 
 
 def print_error(text: str) -> None:
-    """What went wrong, on standard error, in one line or several."""
+    """Print an error on standard error, in one line or several."""
     print_note(text, style="red", kept="\n")
 
 
 def print_note(text: str, *, style: str = "", kept: str = "") -> None:
-    """A line for people on standard error, beside a command's results. Of what is not printable, `kept` stays."""
+    """Print a line for people on standard error, beside a command's results. Characters in `kept` are not escaped."""
     errors.print(Text(escaped(text, kept), style), soft_wrap=True)
 
 
 def print_line(text: str) -> None:
-    """A line of a command's results, on standard output."""
+    """Print a line of a command's results on standard output."""
     typer.echo(escaped(text))
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask on standard error, unless `yes`. Ends the command with exit code 1 if the answer is no, or there is none."""
+    """Ask on standard error, unless `yes`. Ends the command with exit code 1 if the answer is no or there is none."""
     if not yes:
         typer.confirm(escaped(question), err=True, abort=True)
 
 
 def operator() -> str:
-    """Who runs this command: user@host."""
+    """The user who runs this command, as user@host."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a user id without a name, as containers have
@@ -192,7 +195,7 @@ def operator() -> str:
 
 
 def print_json(value: object) -> None:
-    """One JSON document on standard output."""
+    """Print one JSON document on standard output."""
     sys.stdout.write(json.dumps(value) + "\n")
     sys.stdout.flush()
 
@@ -200,29 +203,29 @@ def print_json(value: object) -> None:
 def print_table(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], *, to: Console | None = None
 ) -> None:
-    """A table on standard output, or `to` another place. What is not printable is escaped: a terminal would obey a name
-    that a client has chosen."""
+    """Print a table on standard output, or `to` another file. Unprintable characters are escaped, as a terminal would
+    obey a name that a client has chosen."""
     table = Table(show_header=any(columns))
     for column in columns:
         table.add_column(Text(escaped(column)), overflow="fold")
     for row in rows:
         table.add_row(*(Text(escaped(str(cell))) for cell in row))
-    # a file or pipe has no width that a cell would have to be folded into
+    # a file or a pipe has no width to fold cells into
     console = to or Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH)
     console.print(Text(escaped(title), style="table.title"))
     console.print(table)
 
 
 def print_facts(title: str, facts: Mapping[str, object], *, to: Console | None = None) -> None:
-    """Names and values on standard output, or `to` another place."""
+    """Print names and values on standard output, or `to` another file."""
     print_table(title, ("", ""), list(facts.items()), to=to)
 
 
 class StepProgress:
-    """Bars on standard error for steps that take long; nothing where standard error is no terminal."""
+    """Progress bars on standard error for long steps. Nothing is shown if standard error is no terminal."""
 
     def __init__(self, *, after_s: float = 0.0) -> None:
-        """They appear once the command has taken `after_s`."""
+        """The bars appear once the command has taken `after_s`."""
         self._bars = Progress(
             TextColumn("{task.description:<12}"),
             BarColumn(),
@@ -236,7 +239,7 @@ class StepProgress:
         self._show_at = time.monotonic() + after_s
 
     def __call__(self, step: str, done: int, total: int) -> None:
-        """Show `done` of `total` (0: not known) of a step."""
+        """Show that `done` of `total` of a step are done; a total of 0 is not known."""
         if not self._bars.live.is_started and time.monotonic() >= self._show_at:
             self._bars.start()
         if step not in self._tasks:
@@ -244,7 +247,7 @@ class StepProgress:
         self._bars.update(self._tasks[step], completed=done, total=total or None)
 
     def hide(self) -> None:
-        """For good: from here on the command's own output shows how far it is."""
+        """Hide the bars for good, because the command's own output shows its progress from here on."""
         self._bars.stop()
         self._show_at = math.inf
 
@@ -257,7 +260,7 @@ class StepProgress:
 
 @contextmanager
 def shown_if_long(step: str) -> Iterator[None]:
-    """A bar for a step that takes long and cannot tell how far it is."""
+    """A bar for a long step that cannot measure its progress."""
     with StepProgress() as progress:
         late = threading.Timer(PROGRESS_AFTER_S, progress, (step, 0, 0))
         late.daemon = True

@@ -18,7 +18,7 @@ from journal.wire.keys import SKIPPED_PREFIX
 
 
 class _Printer:
-    """A loader that prints."""
+    """A loader that prints what it is told."""
 
     def begin(self, marks: Mapping[int, Mark]) -> None: ...
 
@@ -38,16 +38,17 @@ class _Printer:
 def dump(
     chosen: Chosen,
     now: Annotated[
-        bool, typer.Option("--now", help="Up to the WAL's committed end, whatever the tables hold.")
+        bool, typer.Option("--now", help="Read up to the WAL's committed end, even if the tables are behind.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """The journal's state as JSON lines: records in order of ids, then prepared transactions in order of tx.
+    """Print the journal's state as JSON lines: records in order of their ids, then prepared transactions in order of
+    theirs.
 
-    It needs no worker, starts no epoch and disturbs no active node. The output is JSON with and without --json.
+    It needs no worker, begins no epoch, and disturbs no active node. The output is JSON with and without --json.
     """
     with loaded_state(chosen.settings(), now=now) as (state, progress):
-        progress.hide()  # the lines show how far it is
+        progress.hide()  # the lines show the progress
         counts = state.tell(_Printer())
         skipped = [_skipped_line(Skipped.FromString(value)) for _, value in state.base.scan(SKIPPED_PREFIX)]
     for line in skipped:

@@ -1,4 +1,4 @@
-"""`kafka-journal explain ID`: what a record is, and why it is still there: its queues, holders and transactions."""
+"""`kafka-journal explain ID` shows what a record is and why it still exists: its queues, holders and transactions."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ _BESIDE_FACTS = ("id", "what", "references", "transactions", "why")
 @journal_command
 def explain(
     chosen: Chosen,
-    record_id: Annotated[int, typer.Argument(metavar="ID", min=1, max=ID_MAX, help="A record's id: a message's, say.")],
+    record_id: Annotated[
+        int, typer.Argument(metavar="ID", min=1, max=ID_MAX, help="The id of a message or another record.")
+    ],
     node: NodeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Why a record is still there: its queues, holders and transactions.
+    """Show why a record still exists: its queues, holders and transactions.
 
-    Of a message, or of anything else that has an id. Needs no worker and disturbs nobody.
+    The record is a message or anything else that has an id. It needs no worker and disturbs nobody.
     """
     settings = chosen.settings()
     with looking(settings, node) as looks:
@@ -39,7 +41,7 @@ def explain(
 
 
 def _shown(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Facts for people: those that say something."""
+    """The facts for people, without empty ones."""
     return {name.replace("_", " "): _words(name, value) for name, value in facts.items() if value}
 
 

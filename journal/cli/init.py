@@ -1,4 +1,4 @@
-"""`kafka-journal init`: make and check a journal's topics and control rows."""
+"""`kafka-journal init` creates and checks a journal's topics and control rows."""
 
 from __future__ import annotations
 
@@ -23,17 +23,20 @@ from journal.process.clocks import wall_ms
 from journal.topics.control_rows import ControlRows
 from journal.topics.made_and_checked import init_journal
 
-ShardsOption = Annotated[int | None, typer.Option(help="WAL partitions, for ever.", show_default="8")]
+ShardsOption = Annotated[
+    int | None, typer.Option(help="Number of WAL partitions. It cannot be changed later.", show_default="8")
+]
 
 
 @journal_command
 def init(
     chosen: Chosen,
     shards: ShardsOption = None,
-    replication: Annotated[int | None, typer.Option(help="Replicas of each topic.", show_default="1")] = None,
+    replication: Annotated[int | None, typer.Option(help="Number of replicas of each topic.", show_default="1")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make and check the journal's topics and control rows. Run again, it completes and checks what is there."""
+    """Create and check the journal's topics and control rows. Run again, it creates what is missing and checks the
+    rest."""
     settings = chosen.settings(shards=shards, replication=replication)
     rows = made_journal(settings, shards)
     identity = rows.require_identity(settings.journal)
@@ -50,8 +53,8 @@ def init(
 
 
 def made_journal(settings: Settings, shards: int | None) -> ControlRows:
-    """Its control rows, once what was missing of it is made. Raises ConfigError if it has other than the `shards` that
-    were asked for."""
+    """The control rows of a journal, once what was missing is created. Raises ConfigError if the journal has another
+    number of shards than the requested one."""
     with shown_if_long("Kafka"):
         rows = init_journal(
             kafka_of(settings),

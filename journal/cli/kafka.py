@@ -1,7 +1,7 @@
-"""`kafka-journal kafka`: the embedded Apache Kafka of a directory, started, stopped and looked at.
+"""`kafka-journal kafka` starts, stops and shows the embedded Apache Kafka of a directory.
 
-Data goes to standard output (with --json one object), progress and errors to standard error. Exit codes: 0 it is so,
-1 it could not be done or does not run, 2 the command line is wrong, 130 it was interrupted.
+Results go to standard output (with --json as one object), progress and errors to standard error. Exit codes: 0: done;
+1: it failed, or does not run; 2: the command line is wrong; 130: it was interrupted.
 """
 
 from __future__ import annotations
@@ -27,10 +27,12 @@ app = typer.Typer(no_args_is_help=True, help="The embedded Apache Kafka: start, 
 Directory = Annotated[
     Path | None,
     typer.Option(
-        "--dir", envvar="KAFKA_JOURNAL_KAFKA_DIR", help="Where its data is.  [default: the user's data directory]"
+        "--dir",
+        envvar="KAFKA_JOURNAL_KAFKA_DIR",
+        help="Where the brokers keep their data.  [default: the user's data directory]",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 
 
 @app.command()
@@ -38,20 +40,25 @@ def start(
     directory: Directory = None,
     brokers: Annotated[
         int | None,
-        typer.Option(min=1, max=BROKERS_MAX, help="Broker processes.  [default: what the directory holds, else 1]"),
+        typer.Option(
+            min=1, max=BROKERS_MAX, help="Number of broker processes.  [default: what the directory holds, else 1]"
+        ),
     ] = None,
     ports: Annotated[
         str | None,
-        typer.Option(help="A port for each broker, commas between.  [default: the last ones, else free ones]"),
+        typer.Option(help="A port for each broker, separated by commas.  [default: the last ones, else free ones]"),
     ] = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--property", "-p", metavar="KEY=VALUE", help="A broker property; repeatable.")
+        list[str] | None,
+        typer.Option("--property", "-p", metavar="KEY=VALUE", help="A broker property. Repeat the option for more."),
     ] = None,
     heap_mb: Annotated[int, typer.Option(min=128, help="Java heap of each broker.")] = HEAP_MB,
-    timeout_s: Annotated[float, typer.Option(min=1, help="How long brokers may take to answer.")] = START_TIMEOUT_S,
+    timeout_s: Annotated[
+        float, typer.Option(min=1, help="How many seconds to wait for the brokers to answer.")
+    ] = START_TIMEOUT_S,
     as_json: Json = False,
 ) -> None:
-    """Starts it, or says that it runs already; prints the bootstrap servers. It runs on when the command has ended."""
+    """Start the brokers, and print their bootstrap servers. They keep running when the command has ended."""
     chosen = directory or default_directory()
     own_ports = None if ports is None else parse_ports(ports)
     properties = parse_settings(settings or [])
@@ -73,7 +80,7 @@ def start(
 
 @app.command()
 def stop(directory: Directory = None, as_json: Json = False) -> None:
-    """Stops it, whoever started it; its data stays. Says so when nothing ran."""
+    """Stop the brokers, whoever started them. Their data stays."""
     chosen = directory or default_directory()
     with _errors_reported(as_json):
         stopped = EmbeddedKafka(chosen).stop()
@@ -85,7 +92,7 @@ def stop(directory: Directory = None, as_json: Json = False) -> None:
 
 @app.command()
 def status(directory: Directory = None, as_json: Json = False) -> None:
-    """Shows the brokers; exit code 1 unless all of them answer."""
+    """Show the brokers. The exit code is 1 unless all of them answer."""
     chosen = directory or default_directory()
     with _errors_reported(as_json):
         found = EmbeddedKafka(chosen).status()
@@ -97,7 +104,7 @@ def status(directory: Directory = None, as_json: Json = False) -> None:
 
 
 def parse_ports(text: str) -> list[int]:
-    """Ports with commas between. Raises typer.BadParameter."""
+    """Ports from text, separated by commas. Raises typer.BadParameter."""
     try:
         return [int(part) for part in text.split(",")]
     except ValueError:
@@ -105,7 +112,7 @@ def parse_ports(text: str) -> list[int]:
 
 
 def parse_settings(settings: Sequence[str]) -> dict[str, str]:
-    """KEY=VALUE each. Raises typer.BadParameter."""
+    """Settings from texts KEY=VALUE. Raises typer.BadParameter."""
     properties = {}
     for setting in settings:
         key, equals, value = setting.partition("=")

@@ -1,4 +1,5 @@
-"""How commands and the processes of a worker log. To import it takes no time: colours come with a terminal."""
+"""Logging of commands and of a worker's processes. Importing it takes no time: colours are imported only for a
+terminal."""
 
 from __future__ import annotations
 
@@ -9,11 +10,11 @@ import sys
 from journal.words import escaped
 
 QUIET_LOGGERS = ("journal.kafka", "streams.reading.source", "faust", "mode", "aiokafka", "asyncio")
-"""Other people's inner life, and librdkafka's: what matters in it reaches us as errors. `--verbose` shows it."""
+"""Loggers of libraries. What matters of them reaches us as errors; `--verbose` shows them."""
 
 
 def set_up_logging(verbose: bool) -> None:
-    """Logs on standard error: in colour for people, whole lines with their time for files and service managers."""
+    """Log to standard error: in colour for people, in plain lines with their time for files and service managers."""
     handler: logging.Handler
     if sys.stderr.isatty():
         from rich.logging import RichHandler
@@ -34,8 +35,8 @@ def set_up_logging(verbose: bool) -> None:
 
 
 class Lines(logging.Formatter):
-    """A log record as text, of which a terminal obeys nothing. All lines but the first are indented: what a client has
-    named cannot pass for another record."""
+    """A log record as text that a terminal shows and never obeys. All lines but the first are indented, so that a name
+    that a client has chosen cannot look like another record."""
 
     def format(self, record: logging.LogRecord) -> str:
         return escaped(super().format(record), kept="\n\t").replace("\n", "\n    ")
@@ -57,7 +58,7 @@ class JsonLines(logging.Formatter):
 
 
 def log_progress(*, as_json: bool = False) -> None:
-    """For commands that run on: tell what happens, not only what goes wrong."""
+    """Log what happens, not only what goes wrong, for commands that keep running."""
     root = logging.getLogger()
     root.setLevel(min(root.level, logging.INFO))
     if as_json:

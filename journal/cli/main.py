@@ -1,4 +1,5 @@
-"""`kafka-journal`: the command line. A command's module is imported when the command is called, for a quick start."""
+"""`kafka-journal`: the command line. A command's module is imported only when the command is called, for a
+quick start."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from journal.cli.optional_value import OptionalValueCommand
 
 
 class Command(NamedTuple):
-    """Where a command (a function, or a `Typer` of several) is, and its line in the overview."""
+    """The place of a command (a function, or a `Typer` of several), and its line in the overview."""
 
     module: str
     attribute: str
@@ -22,36 +23,40 @@ class Command(NamedTuple):
 
 COMMANDS: Mapping[str, Command] = {
     "kafka": Command("kafka", "app", "The embedded Apache Kafka: start, stop, status."),
-    "init": Command("init", "init", "Make and check the journal's topics and control rows."),
+    "init": Command("init", "init", "Create and check the journal's topics and control rows."),
     "worker": Command("worker.worker", "worker", "Run the worker, which applies the WAL to the tables."),
-    "node": Command("node.node", "app", "Serve the journal as one of several nodes; hand-over to another."),
+    "node": Command("node.node", "app", "Serve the journal as one of several nodes, or hand it over to another one."),
     "up": Command("worker.worker", "up", "Run the embedded broker, the journal's topics and a worker, until Ctrl-C."),
-    "queues": Command("queues", "queues", "The queues, and what is in them."),
-    "messages": Command("queues", "messages", "The messages of a queue, in delivery order; nothing is consumed."),
+    "queues": Command("queues", "queues", "Show the queues and what is in them."),
+    "messages": Command("queues", "messages", "Show the messages of a queue in delivery order; nothing is consumed."),
     "send": Command("send_receive", "send", "Store messages and route them to queues: for trying out."),
     "receive": Command("send_receive", "receive", "Take messages from a queue and acknowledge them: for trying out."),
-    "explain": Command("explain", "explain", "Why a record is still there: its queues, holders and transactions."),
-    "tx": Command("tx", "app", "Prepared transactions: list, show, commit, rollback."),
-    "routes": Command("routes.routes", "app", "Messages to Kafka topics and back: list, test, watch the routes."),
+    "explain": Command("explain", "explain", "Show why a record still exists: its queues, holders and transactions."),
+    "tx": Command("tx", "app", "Prepared transactions: list, show, commit, rollback, forget."),
+    "routes": Command(
+        "routes.routes", "app", "Messages to Kafka topics and back: list, test, watch and replay routes."
+    ),
     "apply": Command("apply", "apply", "Append the operations of a script."),
-    "dump": Command("dump", "dump", "The journal's state as JSON lines."),
+    "dump": Command("dump", "dump", "Print the journal's state as JSON lines."),
     "status": Command(
-        "status.status", "status", "Where each shard stands, the active node, the workers, and what stopped."
+        "status.status", "status", "Show where each shard stands, the nodes, the workers, and what is stopped."
     ),
     "verify": Command("verify.verify", "verify", "Check the tables and the loaded state against the WAL."),
     "repair": Command("repair", "app", "Mend a journal by hand: skip, control, table."),
-    "trim": Command("trim", "trim", "Delete the WAL's beginning, which tables and archive no longer need."),
+    "trim": Command("trim", "trim", "Delete the beginning of the WAL, which tables and archive no longer need."),
     "spark": Command("spark.spark", "app", "Spark: its packages, a look at what it reads, and its jobs."),
-    "demo": Command("flights.demo", "demo", "A year of departures through the journal, with a failover in the middle."),
+    "demo": Command(
+        "flights.demo", "demo", "Run a year of flights through the journal, with a failover in the middle."
+    ),
 }
 
 
 COMMAND_DESCRIPTORS = 128
-"""Some forty for Kafka's clients, the rest for a copy of the tables."""
+"""File descriptors that a command needs: some forty for Kafka's clients, the rest for a copy of the tables."""
 
 
 class LazyCommands(TyperGroup):
-    """The commands of the table. Only one that is called is imported; the overview takes its lines from the table."""
+    """The commands of the table. Only the called one is imported; the overview takes its lines from the table."""
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
@@ -103,7 +108,7 @@ def _print_version(asked: bool) -> None:
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Say which version this is.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more, on standard error.")] = False,
 ) -> None:
@@ -113,7 +118,7 @@ def options(
 
 
 def main() -> None:
-    """The console script."""
+    """The entry point of the console script."""
     from journal.cli.standard_streams import standard_streams
 
     with standard_streams():

@@ -1,4 +1,4 @@
-"""An option whose value may be left out: `--node`, `--node NAME` and `--node=NAME`. Typer itself has none."""
+"""An option whose value may be left out, which Typer lacks: `--node`, `--node NAME` and `--node=NAME`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Any
 from typer.core import TyperCommand
 
 OPTIONAL_VALUES = frozenset({"--node"})
-"""Given without a value, it is empty; what comes next is the value unless it looks like an option."""
+"""Options whose value may be left out, and is empty then. The next argument is the value unless it looks like an
+option."""
 
 
 class OptionalValueCommand(TyperCommand):
-    """A command that may have such options."""
+    """A command that may have options with optional values."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         taken = {option for parameter in self.params for option in parameter.opts} & OPTIONAL_VALUES
@@ -20,7 +21,7 @@ class OptionalValueCommand(TyperCommand):
 
 
 def _with_values(args: Sequence[str], options: frozenset[str] | set[str]) -> list[str]:
-    """Arguments in which each of the options has a value."""
+    """The arguments, with a value for each of these options."""
     given: list[str] = []
     for at, argument in enumerate(args):
         if argument == "--":

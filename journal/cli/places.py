@@ -27,7 +27,7 @@ NodeOption = Annotated[
     typer.Option(
         "--node",
         metavar="[NAME]",
-        help="Ask the running node NAME of this machine; without NAME the only one.",
+        help="Ask the running node NAME on this machine, or without NAME the only one.",
         show_default=False,
     ),
 ]
@@ -35,7 +35,8 @@ NodeOption = Annotated[
 
 @contextmanager
 def looking(settings: Settings, node: str | None) -> Iterator[Looking]:
-    """At the WAL's committed end, needing no worker and disturbing nobody; or at what a running node has."""
+    """Where a command looks: at the WAL's committed end by a read-only load, which needs no worker and disturbs nobody,
+    or at a running node."""
     if node is not None:
         with _asked(settings, node) as client:
             yield client
@@ -46,9 +47,10 @@ def looking(settings: Settings, node: str | None) -> Iterator[Looking]:
 
 @contextmanager
 def acting(settings: Settings, node: str | None, *, take_over: bool, progress: StepProgress) -> Iterator[Acting]:
-    """A running node, or this process with a store of its own, as the active node for the command's time.
+    """Where a command acts: in a running node, or in this process with a store of its own, as the active node while the
+    command lasts.
 
-    What others hold stays theirs. Raises ActiveNodeError unless `take_over` or `node`.
+    Messages that others hold stay theirs. Raises ActiveNodeError unless `take_over` or `node`.
     """
     if node is not None:
         with _asked(settings, node, take_over=take_over, progress=progress) as client:
@@ -70,9 +72,8 @@ def acting(settings: Settings, node: str | None, *, take_over: bool, progress: S
 def settling(
     settings: Settings, node: str | None, *, of_a_store: bool, take_over: bool, progress: StepProgress
 ) -> Iterator[Acting | JournalActing]:
-    """The same for a transaction `of_a_store`, so that what it leaves without references goes with it; else without a
-    store, for a journal of any broker.
-    """
+    """Where a command settles a transaction. If it is `of_a_store`, messages without references are deleted with it;
+    otherwise no store is opened, and the journal may be any broker's."""
     if of_a_store:
         with acting(settings, node, take_over=take_over, progress=progress) as acts:
             yield acts

@@ -1,4 +1,4 @@
-"""What the commands of the message store share: a loader for its queues, with bounded memory."""
+"""What the message store's commands share: a loader for its queues that takes bounded memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from loaders.snapshot import SnapshotState
 
 @contextmanager
 def tell_queues(journal: str, state: SnapshotState, progress: Progress) -> Iterator[LoadedStore]:
-    """The queues of a state. Raises RowError if it is not one of a message store."""
+    """The queues of a state. Raises RowError if the state is not a message store's."""
     with queue_loader(journal) as loader:
         try:
             state.tell(ShownLoader(loader, progress))
@@ -31,7 +31,7 @@ def tell_queues(journal: str, state: SnapshotState, progress: Progress) -> Itera
 
 @contextmanager
 def queue_loader(journal: str) -> Iterator[QueueLoader]:
-    """A loader that takes a bounded part of memory, and a directory for the rest, which it empties."""
+    """A loader that takes bounded memory and puts the rest into a directory, which it empties first."""
     with (
         cached_directory(copies_directory() / journal, "references") as directory,
         closing(RocksReferenceIndex(directory)) as index,

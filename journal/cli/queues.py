@@ -1,4 +1,4 @@
-"""`kafka-journal queues` and `messages`: what is in a message store; nothing is consumed."""
+"""`kafka-journal queues` and `messages` show what is in a message store; nothing is consumed."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ _DEFAULT_LIMIT = 100
 
 @journal_command
 def queues(chosen: Chosen, node: NodeOption = None, as_json: JsonOption = False) -> None:
-    """The queues, and what is in them: depth, bytes, what is held and by whom, what is scheduled, the oldest.
+    """Show the queues and what is in them: depth, bytes, held messages and their holders, scheduled messages, the
+    oldest one.
 
-    As of the WAL's committed end. Needs no worker and disturbs nobody.
+    They are shown as of the WAL's committed end. It needs no worker and disturbs nobody.
     """
     settings = chosen.settings()
     with looking(settings, node) as looks:
@@ -56,11 +57,11 @@ def _queue_row(line: Mapping[str, Any]) -> tuple[object, ...]:
 def messages(
     chosen: Chosen,
     queue: Annotated[str, typer.Argument(help="The queue's name.")],
-    limit: Annotated[int, typer.Option(min=0, help="Only the first ones; 0: all.")] = _DEFAULT_LIMIT,
+    limit: Annotated[int, typer.Option(min=0, help="Show this many messages; 0 shows all.")] = _DEFAULT_LIMIT,
     node: NodeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """The messages of a queue, in the order of delivery; nothing is consumed, and nobody disturbed."""
+    """Show the messages of a queue in delivery order. Nothing is consumed and nobody is disturbed."""
     now_ms = wall_ms()
     with looking(chosen.settings(), node) as looks:
         total, lines = looks.messages(queue, limit)

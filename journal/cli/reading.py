@@ -1,8 +1,8 @@
-"""Commands that read: a read-only load of the tables, disturbing nobody.
+"""Read-only loads for commands that read; they disturb nobody.
 
-Their copy of the tables stays in the user's cache directory, by journal, so that the next command only reads what is
-new. Commands that run at once have one each. One that was killed leaves a copy that is built on or built anew; one of
-another cluster or topic is dropped. All of it may be deleted while no command runs.
+Each journal's copy of the tables stays in the user's cache directory, so that the next command reads only what is new.
+Commands that run at the same time have a copy each. The copy of a killed command is completed or built anew; a copy of
+another cluster or topic is dropped. All copies may be deleted while no command runs.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def copies_directory() -> Path:
 
 @contextmanager
 def opened_journal(settings: Settings) -> Iterator[tuple[Kafka, ControlRows]]:
-    """The Kafka clients and control rows of a journal that is there and sound."""
+    """The Kafka clients and the control rows of a journal that exists and is sound."""
     kafka = kafka_of(settings)
     with shown_if_long("Kafka"):
         rows = open_journal(kafka, settings, clock=time.monotonic, timeout_s=settings.request_timeout_ms / 1000)
@@ -51,7 +51,7 @@ def opened_journal(settings: Settings) -> Iterator[tuple[Kafka, ControlRows]]:
 
 @contextmanager
 def loaded_state(settings: Settings, *, now: bool = True) -> Iterator[tuple[SnapshotState, StepProgress]]:
-    """A journal's state, and the bars for what goes through it."""
+    """A journal's state, and the progress bars for reading it."""
     with (
         opened_journal(settings) as (kafka, rows),
         StepProgress(after_s=PROGRESS_AFTER_S) as progress,
@@ -70,7 +70,7 @@ def loaded_snapshot(
     progress: Progress = no_progress,
     copies: Path | None = None,
 ) -> Iterator[SnapshotState]:
-    """A read-only load, from a copy of the tables in `copies` (unless given: the user's cache)."""
+    """A read-only load, from a copy of the tables below `copies` (by default in the user's cache)."""
     identity = rows.require_identity(settings.journal)
     with (
         caught_up_copy(settings, kafka, rows, progress=progress, copies=copies) as (replica, store),
@@ -92,7 +92,8 @@ def caught_up_copy(
     copies: Path | None = None,
     timeout_s: float = LOAD_TIMEOUT_S,
 ) -> Iterator[tuple[Replica, LocalStore]]:
-    """The command's copy of the tables, at their end as of now: the state of its marks. Raises DeadlineError."""
+    """The command's copy of the tables, caught up with their present end: the state of its marks. Raises
+    DeadlineError."""
     identity = rows.require_identity(settings.journal)
     parent = (copies or copies_directory()) / settings.journal
     with (
@@ -106,7 +107,7 @@ def caught_up_copy(
 
 @contextmanager
 def cached_directory(parent: Path, prefix: str) -> Iterator[Path]:
-    """A directory that is this command's own until it ends, with what an earlier one left in it."""
+    """A directory that is this command's own until it ends, with what an earlier command left in it."""
     try:
         slot = take_slot(parent, prefix)
     except LocalStorageError as error:
@@ -118,7 +119,7 @@ def cached_directory(parent: Path, prefix: str) -> Iterator[Path]:
 
 
 def _catch_up(replica: Replica, shards: int, progress: Progress, timeout_s: float) -> None:
-    """Follow the tables to their end, as of now. Raises DeadlineError."""
+    """Follow the tables up to their present end. Raises DeadlineError."""
     until = time.monotonic() + timeout_s
     total = 0
     while True:
@@ -137,7 +138,7 @@ def _catch_up(replica: Replica, shards: int, progress: Progress, timeout_s: floa
 
 
 class ShownLoader:
-    """A loader that shows how far another one is."""
+    """A loader that passes everything to another loader and shows its progress."""
 
     def __init__(self, inner: Loader, progress: Progress) -> None:
         self.prepared = inner.prepared

@@ -1,4 +1,4 @@
-"""`kafka-journal repair skip`: have the worker pass over a WAL record that it stopped at. The raw bytes are kept."""
+"""`kafka-journal repair skip` lets the worker pass a WAL record at which it stopped. The raw bytes are kept."""
 
 from __future__ import annotations
 
@@ -48,14 +48,16 @@ _LOOK_EVERY_S = 0.3
 def skip(
     chosen: Chosen,
     shard: Annotated[int, typer.Argument(min=0, help="The shard that is stopped, as `status` shows it.")],
-    offset: Annotated[int, typer.Argument(min=0, help="The WAL offset it is stopped at.")],
+    offset: Annotated[int, typer.Argument(min=0, help="The WAL offset at which the shard is stopped.")],
     yes: YesOption = False,
-    timeout_s: Annotated[float, typer.Option(min=1, help="How long to wait for the worker to pass it.")] = 60.0,
+    timeout_s: Annotated[
+        float, typer.Option(min=1, help="How many seconds to wait for the worker to pass the record.")
+    ] = 60.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Skip the WAL record that a shard is stopped at.
+    """Skip the WAL record at which a shard is stopped.
 
-    Its bytes are kept in the table, and `verify` goes on naming it.
+    The record's bytes are kept in the table, and `verify` keeps naming it.
     """
     settings = chosen.settings()
     with opened_journal(settings) as (kafka, rows):
@@ -81,7 +83,8 @@ def skip(
 def _require_stop(
     kafka: Kafka, settings: Settings, rows: ControlRows, shard: int, offset: int
 ) -> tuple[Stop, LogRecord]:
-    """The stop at `offset`. Raises RepairError if the shard is not stopped there at a record that can be skipped."""
+    """The stop at `offset`. Raises RepairError if the shard is not stopped there, or not at a record that can be
+    skipped."""
     timeout_s = settings.request_timeout_ms / 1000
     identity = rows.require_identity(settings.journal)
     mark = newest_mark(kafka, settings, shard)
@@ -110,7 +113,7 @@ def newest_mark(kafka: Kafka, settings: Settings, shard: int) -> Mark:
 
 
 def record_facts(topic: str, record: LogRecord, stop: Stop) -> dict[str, object]:
-    """What a record holds, for the one who decides."""
+    """What a record holds, for the operator who decides."""
     value = record.value or b""
     facts: dict[str, object] = {
         "record": f"{topic}[{record.partition}]@{record.offset}",
@@ -136,7 +139,7 @@ def _frame_facts(frame: Frame) -> dict[str, object]:
 
 
 def _request(kafka: Kafka, settings: Settings, identity: Identity, shard: int, offset: int, timeout_s: float) -> Mark:
-    """Ask in the control rows, and wait until the mark has passed. Raises DeadlineError."""
+    """Write the request into the control rows, and wait until the mark has passed the record. Raises DeadlineError."""
     row = SkipRequest(
         journal=identity.journal, shard=shard, offset=offset, operator=operator(), timestamp=int(wall_ms())
     )
@@ -149,7 +152,7 @@ def _request(kafka: Kafka, settings: Settings, identity: Identity, shard: int, o
 
 
 def wait_for_mark(kafka: Kafka, settings: Settings, shard: int, offset: int, timeout_s: float) -> Mark:
-    """Wait until the worker has passed an offset that it was asked to skip something of. Raises DeadlineError."""
+    """Wait until the worker has passed an offset. Raises DeadlineError."""
     until = time.monotonic() + timeout_s
     looks = 0
     marks = MarkReader(kafka, table_topic(settings.journal), time.monotonic)

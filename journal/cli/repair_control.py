@@ -1,4 +1,4 @@
-"""`kafka-journal repair control`: the journal's identity and epoch written anew, as its WAL and tables have them."""
+"""`kafka-journal repair control` writes the journal's identity and epoch anew, from its WAL and tables."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from journal.upkeep.control_repair import ControlRepair, ControlRepairer
 def control(
     chosen: Chosen,
     uuid: Annotated[
-        UUID | None, typer.Option(help="The journal's, as `init` printed it, if no frame is left that says it.")
+        UUID | None, typer.Option(help="The uuid that `init` printed, if no frame is left that has it.")
     ] = None,
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write identity and epoch anew, as WAL and tables have them, where the control rows have lost them.
+    """Write the journal's identity and epoch anew, from WAL and tables, if the control rows have lost them.
 
-    Rows that an activation needs and nobody can read are lost: what they said is not kept.
-    Whoever is active is fenced; the next activation takes the epoch behind the one that is written.
+    Unreadable rows that an activation needs are replaced, and what they said is lost. The active node is fenced; the
+    next activation takes the epoch after the one that is written.
     """
     settings = chosen.settings()
     repairer = ControlRepairer(

@@ -1,4 +1,4 @@
-"""`kafka-journal repair table`: a shard's table whose rows are again as many as its mark says."""
+"""`kafka-journal repair table` makes a shard's table have as many rows as its mark says."""
 
 from __future__ import annotations
 
@@ -35,24 +35,27 @@ def _key(text: str) -> bytes:
 @journal_command
 def table(
     chosen: Chosen,
-    shard: Annotated[int, typer.Argument(min=0, help="The shard whose rows are not what its mark says.")],
+    shard: Annotated[int, typer.Argument(min=0, help="The shard whose number of rows differs from its mark.")],
     record: Annotated[
         list[int] | None,
-        typer.Option(metavar="ID", min=1, max=ID_MAX, help="A record that no worker wrote, with its updates."),
+        typer.Option(
+            metavar="ID", min=1, max=ID_MAX, help="Delete this record, which no worker wrote, with its updates."
+        ),
     ] = None,
     row: Annotated[
-        list[str] | None, typer.Option(metavar="KEY", help="A row that no worker wrote, by its key in hex.")
+        list[str] | None,
+        typer.Option(metavar="KEY", help="Delete the row with this key (in hex), which no worker wrote."),
     ] = None,
     recount: Annotated[
-        bool, typer.Option("--recount", help="Have the mark say what rows there are: what is missing stays lost.")
+        bool, typer.Option("--recount", help="Make the mark count the rows that are left. Missing rows stay lost.")
     ] = False,
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Take rows that no worker wrote out of a shard's table; refused while a worker has the shard.
+    """Delete rows that no worker wrote from a shard's table. This is refused while a worker has the shard.
 
-    Rows behind the last mark, and those of another shard, need no name. The rows that are left must be as many as the
-    mark says.
+    Rows after the last mark, and rows of another shard, are found without being named. The remaining rows must be as
+    many as the mark says.
     """
     settings = chosen.settings()
     keys = [*map(record_key, record or ()), *map(_key, row or ())]

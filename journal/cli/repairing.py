@@ -1,4 +1,4 @@
-"""How the commands of `repair` ask and write: what is to be written is shown, agreed to, and only then written."""
+"""How the commands of `repair` ask and write: they show what is to be written, ask, and only then write it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _Plan = TypeVar("_Plan")
 
 
 class Repairer(Protocol[_Plan]):
-    """One repair: `plan` looks and writes nothing, `write` writes what was agreed to."""
+    """One repair: `plan` looks and writes nothing, `write` writes what the operator agreed to."""
 
     def plan(self) -> _Plan: ...
 
@@ -27,7 +27,7 @@ def repair(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Do it, unless the operator says no. `written` is what is told in the end."""
+    """Carry out a repair, unless the operator says no. `written` is printed at the end."""
     with shown_if_long("Kafka"):
         planned = repairer.plan()
     facts = facts_of(planned)

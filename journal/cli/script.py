@@ -35,7 +35,7 @@ def parse_line(text: bytes | str, line: int) -> dict[str, Any]:
         op = json.loads(text, object_pairs_hook=_once)
     except _GivenTwiceError as error:
         raise ScriptError(line, f'"{error}" is given twice') from None
-    except (ValueError, RecursionError) as error:  # bytes that are not UTF-8 and numbers beyond reason included
+    except (ValueError, RecursionError) as error:  # also for bytes that are not UTF-8, and for huge numbers
         raise ScriptError(line, f"not JSON: {error}") from None
     if not isinstance(op, dict) or not isinstance(op.get("op"), str) or op["op"] not in _FIELDS:
         raise ScriptError(line, f'"op" must be one of {", ".join(_FIELDS)}')
@@ -57,7 +57,7 @@ def parse_line(text: bytes | str, line: int) -> dict[str, Any]:
 
 
 class _GivenTwiceError(ValueError):
-    """Of a JSON object, in which the second of two values would otherwise win."""
+    """A JSON object has a name twice, and the second value would silently win."""
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -79,9 +79,9 @@ def _decode(data: object, line: int) -> bytes:
 
 
 def apply_operation(journal: BlockingJournal, op: dict[str, Any], line: int) -> Completion:
-    """Append a parsed operation. Raises ScriptError for one that is refused.
+    """Append a parsed operation. Raises ScriptError for an operation that is refused.
 
-    It waits for room in a full queue: the writer makes some, or gives up in the end, and what it met is raised.
+    It waits for room in a full queue: the writer makes room or fails, and its error is raised.
     """
     while True:
         try:
@@ -136,7 +136,7 @@ def prepared_line(tx: int, data: bytes, operations: Sequence[Operation]) -> dict
 
 
 def operation_line(op: Operation) -> dict[str, Any]:
-    """An operation as in a script, without its transaction."""
+    """The line of a script for an operation, without its transaction."""
     if op.type == DELETE:
         return {"op": "delete", "id": op.id}
     line: dict[str, Any] = {

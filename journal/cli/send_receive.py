@@ -1,7 +1,7 @@
-"""`kafka-journal send` and `receive`: messages into and out of a store, for trying out.
+"""`kafka-journal send` and `receive` put messages into a store and take them out, for trying it out.
 
-They make this process the journal's active node for the command's time, so they refuse while a broker is; or they ask
-the node that is.
+They make this process the active node while they last, so they refuse if another node is active. With --node they ask
+that node instead.
 """
 
 from __future__ import annotations
@@ -40,27 +40,34 @@ from journal.store.model import PRIORITY_DEFAULT, PRIORITY_MAX, Message
 @journal_command
 def send(
     chosen: Chosen,
-    address: Annotated[str, typer.Argument(help="The address.")],
-    body: Annotated[str, typer.Argument(help="The body as text; - for standard input, as it is.")],
+    address: Annotated[str, typer.Argument(help="The address to send to.")],
+    body: Annotated[str, typer.Argument(help="The body as text; - reads standard input, unchanged.")],
     queue: Annotated[
         list[str] | None,
-        typer.Option("--queue", "-q", help="A queue of the address; may be repeated.", show_default="as they route"),
+        typer.Option(
+            "--queue", "-q", help="A queue of the address. Repeat the option for more.", show_default="as they route"
+        ),
     ] = None,
-    count: Annotated[int, typer.Option(min=1, help="How many of it.")] = 1,
-    priority: Annotated[int, typer.Option(min=0, max=PRIORITY_MAX, help="The highest goes first.")] = PRIORITY_DEFAULT,
+    count: Annotated[int, typer.Option(min=1, help="How many copies to send.")] = 1,
+    priority: Annotated[
+        int, typer.Option(min=0, max=PRIORITY_MAX, help="The priority, 0 to 9. Higher ones are delivered first.")
+    ] = PRIORITY_DEFAULT,
     message_properties: Annotated[
-        list[str] | None, typer.Option("--property", "-p", metavar="KEY=VALUE", help="A property; may be repeated.")
+        list[str] | None,
+        typer.Option("--property", "-p", metavar="KEY=VALUE", help="A property. Repeat the option for more."),
     ] = None,
-    delay_s: Annotated[float, typer.Option(min=0, help="Deliver it only after so many seconds.")] = 0.0,
-    expire_s: Annotated[float, typer.Option(min=0, help="It expires after so many seconds.")] = 0.0,
-    create: Annotated[bool, typer.Option("--create", help="Make the address and a queue, if missing.")] = False,
+    delay_s: Annotated[float, typer.Option(min=0, help="Deliver the message only after this many seconds.")] = 0.0,
+    expire_s: Annotated[float, typer.Option(min=0, help="The message expires after this many seconds.")] = 0.0,
+    create: Annotated[
+        bool, typer.Option("--create", help="Create the address, and a queue of the same name, if missing.")
+    ] = False,
     node: NodeOption = None,
     take_over: TakeOverOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Store messages and route them to queues of their address, for trying out.
+    """Store messages and route them to queues of their address, for trying it out.
 
-    Without --queue to all its multicast queues, and to the anycast queue with the fewest messages.
+    Without --queue they go to all multicast queues of the address, and to its anycast queue with the fewest messages.
     """
     settings = chosen.settings()
     now = int(wall_ms())
@@ -84,7 +91,7 @@ def send(
 
 
 def _in(now_ms: int, option: str, seconds: float) -> int:
-    """So many seconds from now, in ms; 0 for none. Raises ConfigError."""
+    """The time in ms after this many seconds; 0 for none. Raises ConfigError."""
     ms = seconds * 1000
     if not math.isfinite(ms):
         raise ConfigError(f"{option} {seconds}: expected a number of seconds")
@@ -92,7 +99,7 @@ def _in(now_ms: int, option: str, seconds: float) -> int:
 
 
 def parse_properties(given: Sequence[str]) -> dict[str, str]:
-    """KEY=VALUE each. Raises ConfigError."""
+    """Properties from texts KEY=VALUE. Raises ConfigError."""
     properties = {}
     for item in given:
         key, equals, value = item.partition("=")
@@ -109,19 +116,19 @@ def parse_properties(given: Sequence[str]) -> dict[str, str]:
 def receive(
     chosen: Chosen,
     queue: Annotated[str, typer.Argument(help="The queue's name.")],
-    count: Annotated[int, typer.Option(min=0, help="At most so many; 0: all that are ready.")] = 1,
+    count: Annotated[int, typer.Option(min=0, help="Take at most this many messages; 0 takes all that are ready.")] = 1,
     node: NodeOption = None,
     take_over: TakeOverOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Take messages from a queue and acknowledge them, for trying out.
+    """Take messages from a queue and acknowledge them, for trying it out.
 
-    Prints their bodies, a line each; with --json an object a line. A message is acknowledged after it was printed, so
-    one that was being printed when the command was killed comes again.
+    It prints the bodies, one on each line, or with --json one object on each line. A message is acknowledged after it
+    is printed, so if the command is killed, the last printed message may come again.
     """
     settings = chosen.settings()
     with StepProgress() as progress, acting(settings, node, take_over=take_over, progress=progress) as acts:
-        progress.hide()  # the bodies show how far it is
+        progress.hide()  # the bodies show the progress
         received = 0
         with closing(acts.receiving(queue, operator())) as receiving:
             while (not count or received < count) and (line := receiving.take()):

@@ -1,4 +1,4 @@
-"""Standard streams of a command: some are closed, full, or of an encoding that knows no other letters than English."""
+"""Standard streams of a command: they may be closed, full, or have an encoding that lacks letters."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _INPUT, _OUTPUT, _ERRORS = 0, 1, 2
 def standard_streams() -> Iterator[None]:
     """Streams that can be used, whatever the process was started with.
 
-    What standard output does not take is OutputError, and ends the process with 1. What standard error does not take is
-    lost: there is no place to say so. Letters that an encoding does not have are written escaped.
+    If standard output cannot be written, OutputError is printed and the process ends with 1. If standard error cannot
+    be written, the text is lost. Letters that an encoding lacks are written escaped.
     """
     _open_closed()
     sys.stderr = _Errors(_opened(sys.stderr, _ERRORS))
@@ -46,25 +46,25 @@ def drop_output() -> None:
 
 
 def _open_closed() -> None:
-    """The next file or connection that is opened would get the number, and whatever is said there."""
+    """Open closed streams. Otherwise the next file or connection would get a stream's number and its text."""
     for stream, way in ((_INPUT, os.O_RDONLY), (_OUTPUT, os.O_RDONLY), (_ERRORS, os.O_WRONLY)):
         try:
             os.fstat(stream)
         except OSError:
-            # the lowest free number, so it is this one; a closed output is one that cannot be written
+            # open() takes the lowest free number, which is this stream's; a closed output cannot be written
             os.open(os.devnull, way)
             os.set_inheritable(stream, True)
 
 
 def _opened(stream: TextIO | None, descriptor: int) -> io.TextIOWrapper:
-    if not isinstance(stream, io.TextIOWrapper):  # None: it was closed when Python started
+    if not isinstance(stream, io.TextIOWrapper):  # None if it was closed when Python started
         stream = open(descriptor, "w", encoding="utf-8", closefd=False)  # noqa: SIM115  # as long as the process
     stream.reconfigure(errors="backslashreplace")
     return stream
 
 
 class _Stream(io.TextIOWrapper):
-    """In place of `stream`, which nobody can use any more."""
+    """The base of a stream that takes the place of `stream`."""
 
     def __init__(self, stream: io.TextIOWrapper) -> None:
         super().__init__(
@@ -73,7 +73,7 @@ class _Stream(io.TextIOWrapper):
 
 
 class _Errors(_Stream):
-    """Standard error; what cannot be written is lost."""
+    """Standard error. A text that cannot be written is lost."""
 
     def write(self, text: str) -> int:
         with suppress(OSError):
@@ -86,7 +86,7 @@ class _Errors(_Stream):
 
 
 class _Output(_Stream):
-    """Standard output; what cannot be written is an error that says so."""
+    """Standard output. If it cannot be written, an error says so."""
 
     def write(self, text: str) -> int:
         try:
@@ -102,7 +102,7 @@ class _Output(_Stream):
 
 
 def _refusal(error: OSError) -> Exception:
-    """A reader that has ended has had enough."""
+    """The error for output that cannot be written. A reader that has ended is no error."""
     if isinstance(error, BrokenPipeError):
         return error
     return OutputError(f"cannot write standard output: {error.strerror or error}")

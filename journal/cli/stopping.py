@@ -1,4 +1,4 @@
-"""What SIGTERM and Ctrl-C ask of a process that serves until it is told to stop."""
+"""What happens on SIGTERM and Ctrl-C in a process that serves until it is told to stop."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from journal.cli.common import print_note
 from journal.process.stop_requests import STOP_SIGNALS, StopRequests
 
 BEHIND_THE_BATCH = "stopping behind what is being written; again, and it ends at once: the next run does that anew"
-"""What a Spark job answers."""
+"""The answer of a Spark job."""
 
 
 @contextmanager
 def stopped_by_signals(answer: str = "") -> Iterator[threading.Event]:
-    """An event that SIGTERM or Ctrl-C sets. One that comes more than a second later ends the process at once: whatever
-    it was doing is safe. `answer` is said on standard error as soon as the first one comes.
+    """An event that SIGTERM or Ctrl-C sets. A signal that comes more than a second later ends the process at once,
+    which is safe at any time. `answer` is printed on standard error as soon as the first signal comes.
 
-    For the main thread. No handler may set the event itself: it interrupts the main thread, which may just then hold
-    the event's lock, on its way into `wait`, and would wait for that lock for ever. Nor may anybody wait for a handler:
-    one whose signal came a moment before the main thread began to wait runs when that has ended. So a thread sets the
-    event, told by what the interpreter writes to a pipe as a signal arrives.
+    This is for the main thread. A signal handler must not set the event: it interrupts the main thread, which may hold
+    the event's lock on its way into `wait`, so the handler would wait for that lock for ever. Nor may the main thread
+    wait for a handler: if the signal comes just before it begins to wait, the handler runs only after the wait. So a
+    thread sets the event, once the interpreter has written to a pipe that a signal has arrived.
     """
     stop = threading.Event()
     requests = StopRequests()

@@ -1,4 +1,4 @@
-"""How values read: durations, moments, and bytes that may be text. Pure."""
+"""Durations, times, and bytes that may be text, as people read them. This module is pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _UNITS = ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
 
 
 def duration(seconds: float) -> str:
-    """In at most two units: 0.3 s, 12 s, 3 min 4 s, 2 h 5 min, 3 d 4 h."""
+    """A duration in at most two units: 0.3 s, 12 s, 3 min 4 s, 2 h 5 min, 3 d 4 h."""
     if seconds < 10:
         return f"{max(0.0, seconds):.1f} s"
     left = round(seconds)
@@ -22,12 +22,12 @@ def duration(seconds: float) -> str:
 
 
 def moment(ms: float) -> str:
-    """Of milliseconds since 1970: 2023-11-14 22:13:20 UTC."""
+    """A time in milliseconds since 1970 as text: 2023-11-14 22:13:20 UTC."""
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(ms / 1000))
 
 
 def printable(data: bytes, limit: int = _SHOWN_BYTES) -> str:
-    """Text if it is printable ASCII, else hex; cut off at `limit` bytes."""
+    """Bytes as text if they are printable ASCII, otherwise in hex, cut off at `limit` bytes."""
     if not data:
         return ""
     head, rest = data[:limit], len(data) - limit
@@ -36,5 +36,5 @@ def printable(data: bytes, limit: int = _SHOWN_BYTES) -> str:
 
 
 def differences_left_out(count: int) -> str:
-    """That `verify` counted differences which it did not name, and how to have them all."""
+    """A line for people if `verify` counted differences that it did not name; it says how to see them all."""
     return f"{count:,} of the differences are not named here: --differences-max 0 names all"

@@ -1,4 +1,4 @@
-"""`kafka-journal trim`: delete the beginning of the WAL."""
+"""`kafka-journal trim` deletes the beginning of the WAL."""
 
 from __future__ import annotations
 
@@ -33,15 +33,16 @@ _COLUMNS = ("shard", "WAL starts at", "will start at", "offsets to delete", "hel
 def trim(
     chosen: Chosen,
     without_archive: Annotated[
-        bool, typer.Option("--without-archive", help="What is deleted is nowhere else: it is compared first.")
+        bool,
+        typer.Option("--without-archive", help="Delete without an archive, after comparing the tables with the WAL."),
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted.")] = False,
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete the WAL's beginning: what the tables and the archive have, before the current epoch.
+    """Delete the beginning of the WAL: what the tables and the archive have, before the current epoch.
 
-    It cannot be undone. `verify` then starts from the digest of the tables that this records.
+    This cannot be undone. From then on `verify` starts from the tables' digest, which this command records.
     """
     settings = chosen.settings()
     with opened_journal(settings) as (kafka, rows), StepProgress(after_s=PROGRESS_AFTER_S) as progress:

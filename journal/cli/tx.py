@@ -1,4 +1,4 @@
-"""`kafka-journal tx`: prepared transactions, listed, looked at, settled by hand; and what became of settled ones."""
+"""`kafka-journal tx` lists prepared transactions, shows them, and settles them by hand."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ XidArgument = Annotated[str, typer.Argument(metavar="XID", help="The xid, as `tx
 @app.command("list", cls=OptionalValueCommand)
 @journal_command
 def list_(chosen: Chosen, node: NodeOption = None, as_json: JsonOption = False) -> None:
-    """The transactions in doubt, and the outcomes that are kept until those who have to hear of them have.
+    """List the transactions in doubt, and the outcomes that are kept until their coordinators have heard of them.
 
-    As of the WAL's committed end. Needs no worker and disturbs nobody.
+    They are listed as of the WAL's committed end. It needs no worker and disturbs nobody.
     """
     settings = chosen.settings()
     with looking(settings, node) as looks:
@@ -66,7 +66,7 @@ def list_(chosen: Chosen, node: NodeOption = None, as_json: JsonOption = False) 
 @app.command(cls=OptionalValueCommand)
 @journal_command
 def show(chosen: Chosen, tx: TxArgument, node: NodeOption = None, as_json: JsonOption = False) -> None:
-    """A transaction in doubt, the messages that it holds, and the operations that wait in it."""
+    """Show a transaction in doubt: the messages that it holds, and the operations that wait in it."""
     with looking(chosen.settings(), node) as looks:
         line, references, held = looks.transaction(tx)
     if as_json:
@@ -90,7 +90,7 @@ def commit(
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a transaction's operations take effect, in place of its coordinator."""
+    """Commit a transaction in the place of its coordinator: its operations take effect."""
     _settle(chosen.settings(), tx, "commit", node=node, take_over=take_over, yes=yes, as_json=as_json)
 
 
@@ -104,7 +104,7 @@ def rollback(
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Drop a transaction's operations, in place of its coordinator."""
+    """Roll a transaction back in the place of its coordinator: its operations are dropped."""
     _settle(chosen.settings(), tx, "rollback", node=node, take_over=take_over, yes=yes, as_json=as_json)
 
 
@@ -118,7 +118,7 @@ def forget(
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Drop the outcome of a transaction that was settled by hand, of which its coordinator will not ask any more."""
+    """Forget the outcome of a transaction that was settled by hand, if its coordinator will never ask for it."""
     settings = chosen.settings()
     with looking(settings, node) as looks:
         line = forgettable(looks.transactions().outcomes, xid, settings.journal)

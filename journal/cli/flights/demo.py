@@ -36,11 +36,19 @@ def demo(
     bootstrap: BootstrapOption = None,
     journal: JournalOption = None,
     rows: Annotated[
-        int | None, typer.Option(min=100, help="Only the first departures of the year.", show_default="all 336,776")
+        int | None,
+        typer.Option(
+            min=100, help="Run only this many departures, the first ones of the year.", show_default="all 336,776"
+        ),
     ] = None,
     report: Annotated[
         Path | None,
-        typer.Option("--report", metavar="FILE.html", help="Where plots go.", show_default="demo.html in the cache"),
+        typer.Option(
+            "--report",
+            metavar="FILE.html",
+            help="The file for the report with plots.",
+            show_default="demo.html in the cache",
+        ),
     ] = None,
     properties: PropertyOption = None,
     config: ConfigOption = None,

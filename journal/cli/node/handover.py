@@ -1,4 +1,4 @@
-"""Asking the active node, by a control row, to hand over: from anywhere that reaches Kafka."""
+"""Asking the active node to hand over, by a control row, from anywhere that reaches Kafka."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ _ACTIVATION_S = 30.0
 
 
 def ask_for_hand_over(settings: Settings, to: str) -> NodeStatus:
-    """The node that followed, once it is active.
+    """The name of the node that took over, once it is active.
 
-    Raises NotActiveError if no node is active, StateError if nobody could follow, DeadlineError if nobody did in time.
+    Raises NotActiveError if no node is active, StateError if no node could take over, and DeadlineError if none did in
+    time.
     """
     timeout_s = settings.request_timeout_ms / 1000
     with (
@@ -51,7 +52,7 @@ def ask_for_hand_over(settings: Settings, to: str) -> NodeStatus:
 
 
 def next_active(rows: ControlRows, active: LastActive) -> NodeStatus | None:
-    """Who is active after `active`, if anybody is yet. Raises DeadlineError if it is that one again."""
+    """The node that is active after `active`, if there is one yet. Raises DeadlineError if it is `active` again."""
     for row in rows.nodes.values():
         if row.status.epoch > active.epoch and row.status.role == Role.ACTIVE.value:
             if row.status.name == active.node:
@@ -61,10 +62,8 @@ def next_active(rows: ControlRows, active: LastActive) -> NodeStatus | None:
 
 
 def wait_for_successor(settings: Settings) -> None:
-    """After this node has handed over and ended: until the successor is active, or its time for that is over.
-
-    It waits at its gate for the workers, of which the one beside this node may be the only one.
-    """
+    """After this node has handed over and ended: wait until the successor is active, or its time is over. At its gate
+    the successor needs workers, and the worker beside this node may be the only one."""
     try:
         with closing(ControlWatcher(kafka_of(settings), settings.journal, time.monotonic)) as rows:
             rows.catch_up(settings.request_timeout_ms / 1000)
@@ -78,7 +77,7 @@ def wait_for_successor(settings: Settings) -> None:
 
 
 def _is_awaited(rows: ControlRows, node: str) -> bool:
-    """Whether `node` was the last to hand over, and whom it named is not active yet."""
+    """Whether `node` was the last to hand over, and its successor is not active yet."""
     released = rows.released
     if released is None or released.node != node or not released.to or rows.epoch.epoch > released.epoch + 1:
         return False
@@ -89,7 +88,8 @@ def _is_awaited(rows: ControlRows, node: str) -> bool:
 
 
 def _wait_until_possible(kafka: Kafka, rows: ControlWatcher, settings: Settings, to: str) -> LastActive:
-    """A standby that has just become fit says so with its next report at the latest, and joins the group."""
+    """Wait until a node can take over: one that has just become fit joins the group, and reports it with its next
+    report."""
     until = time.monotonic() + settings.node_report_ms / 1000
     group, timeout_s = node_group(settings.journal), settings.request_timeout_ms / 1000
     with closing(kafka.cluster()) as cluster:
@@ -114,7 +114,7 @@ def _require_possible(rows: ControlRows, journal: str, to: str, members: Members
 
 
 def _why_not(rows: ControlRows, active: LastActive, fit: Collection[str]) -> str:
-    """What is known of the other nodes."""
+    """Why the other nodes cannot take over, as far as it is known."""
     known, now_ms = [], newest_report_ms(rows)
     for name, (status, timestamp) in sorted(rows.nodes.items()):
         if name != active.node:

@@ -1,4 +1,5 @@
-"""`kafka-journal node`: a node with a message store, until Ctrl-C or SIGTERM; and `node hand-over`."""
+"""`kafka-journal node` runs a node with a message store until Ctrl-C or SIGTERM; `node hand-over` moves the journal to
+another node."""
 
 from __future__ import annotations
 
@@ -29,12 +30,15 @@ app = typer.Typer(invoke_without_command=True, no_args_is_help=False)
 
 _LOOK_S = 0.2
 
-NameOption = Annotated[str | None, typer.Option(help="This node's name: another one for each.")]
+NameOption = Annotated[str | None, typer.Option(help="This node's name. Each node needs a different one.")]
 PreferredOption = Annotated[
-    bool, typer.Option("--preferred", help="Be chosen before others; with fail_back, ask for the journal back.")
+    bool,
+    typer.Option(
+        "--preferred", help="Become active before other nodes. With the setting fail_back, ask for the journal back."
+    ),
 ]
-WithWorkerOption = Annotated[bool, typer.Option("--with-worker", help="Run a worker too, in a child process.")]
-ToOption = Annotated[str, typer.Option(help="The standby that is to follow.", show_default="the best")]
+WithWorkerOption = Annotated[bool, typer.Option("--with-worker", help="Also run a worker in a child process.")]
+ToOption = Annotated[str, typer.Option(help="The standby that takes over.", show_default="the best")]
 
 
 @app.callback()
@@ -47,10 +51,10 @@ def node(
     with_worker: WithWorkerOption = False,
     as_json: LogJsonOption = False,
 ) -> None:
-    """Serve the journal's message store as one of several nodes, until SIGTERM or Ctrl-C: then hand over, and end.
+    """Serve the journal's message store as one of several nodes. On SIGTERM or Ctrl-C, hand over and end.
 
-    One is active, the others are standbys that take over when it dies, hangs or leaves. `kafka-journal status` shows
-    them. Commands with --node act through this one.
+    One node is active. The others are standbys, which take over when it dies, hangs or leaves. `kafka-journal status`
+    shows them. Commands with --node use this node.
     """
     if context.invoked_subcommand is not None:
         if chosen != Chosen() or name or preferred or with_worker or as_json:
@@ -62,8 +66,8 @@ def node(
     if with_worker:
         from journal.cli.worker.children import worker_command
 
-        # standby: a shard whose worker died with its node must not be read from the table topic while this node is at
-        # its gate
+        # standby: if a worker dies with its node, its shard must not be read from the table topic while this node waits
+        # at its gate
         verbose = context.find_root().params["verbose"]
         worker = worker_command(settings, chosen, as_json=as_json, verbose=verbose, standby=True)
     with stopped_by_signals() as stop:
@@ -71,8 +75,8 @@ def node(
 
 
 def serve(settings: Settings, worker: Sequence[str] | None, stop: threading.Event) -> None:
-    """A node until `stop` is set; `worker` is the command line of its own."""
-    # the command line is the one place of `journal` that knows the parts above it
+    """Run a node until `stop` is set; `worker` is the command line of its own worker."""
+    # only the command line, of all in `journal`, knows the parts above it
     from journal.cli.control_socket.serving import control_socket
     from journal.cli.node.handover import wait_for_successor
     from journal.cli.node.store import StoreOwner
@@ -91,9 +95,9 @@ def serve(settings: Settings, worker: Sequence[str] | None, stop: threading.Even
             on_fenced=owner.on_fenced,
             progress=LoggedProgress(),
         )
-        worker_ending = ending.enter_context(ExitStack())  # behind the node's
+        worker_ending = ending.enter_context(ExitStack())  # ends after the node
         ending.callback(serving.close)
-        # first of all: a second node of this name must not pass for this one, nor run its commands
+        # first of all, as a second node of this name must not be taken for this one, nor run its commands
         ending.enter_context(control_socket(settings, _as_served(serving, owner)))
         if worker is not None:
             worker_ending.enter_context(running_workers(worker))
@@ -107,7 +111,7 @@ def serve(settings: Settings, worker: Sequence[str] | None, stop: threading.Even
 
 
 def _started(serving: Node, stop: threading.Event) -> bool:
-    """Starts it, and waits for Kafka; False if it was told to stop meanwhile."""
+    """Start the node and wait for Kafka; False if it was told to stop meanwhile."""
     from journal.errors import OperatingError
     from journal.table.opening import patiently
 
@@ -148,7 +152,7 @@ def _as_served(serving: Node, owner: StoreOwner) -> ServedNode:
 
 
 class LoggedProgress:
-    """How far an activation is that takes long, a line now and then."""
+    """Logs the progress of an activation that takes long."""
 
     def __init__(self) -> None:
         self._step = ""
@@ -169,7 +173,8 @@ class LoggedProgress:
 @app.command("hand-over")
 @journal_command
 def hand_over(chosen: Chosen, to: ToOption = "", as_json: JsonOption = False) -> None:
-    """Have the active node hand the journal over to a standby that is fit, from anywhere; wait until that is active."""
+    """Hand the journal over from the active node to a fit standby, and wait until that is active. Any machine may run
+    this."""
     from journal.cli.node.handover import ask_for_hand_over
 
     began = time.monotonic()

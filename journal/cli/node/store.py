@@ -1,4 +1,4 @@
-"""The owner of `kafka-journal node`: a message store over whatever journal is active here."""
+"""The owner in `kafka-journal node`: a message store over the journal, while this node is active."""
 
 from __future__ import annotations
 
@@ -25,12 +25,11 @@ log = logging.getLogger(__name__)
 
 
 class StoreOwner:
-    """Its callbacks run in the node's thread; `served` may be read by any."""
+    """The owner's callbacks run in the node's thread. Any thread may read `served`."""
 
     def __init__(self, settings: Settings) -> None:
-        """Raises ConfigError for sources of topics that are the journal's own, and for a store that the limits
-        contradict.
-        """
+        """Raises ConfigError for sources that read the journal's own topics, and for a store that the limits
+        contradict."""
         sources_of(settings)
         settings.store.require_fit(settings.limits)
         self._settings = settings
@@ -46,7 +45,7 @@ class StoreOwner:
         """Raises LocalStorageError."""
         settings = self._settings
         if settings.store.swap_directory is not None:
-            # not found out by an activation that has fenced another node
+            # found now, and not by an activation that has already fenced another node
             take_slot(settings.store.swap_directory, "swap").release()
         # a node holds one loader at a time, so they may have the same directory one after the other
         slot = take_slot(settings.journal_directory, "references")
@@ -62,7 +61,8 @@ class StoreOwner:
         self._ending.close()
 
     def loader(self) -> QueueLoader:
-        """A loader that takes a bounded part of memory, and the directory for the rest. The last one is done for."""
+        """A loader that takes bounded memory and puts the rest into the directory. The loader before it must not be
+        used any more."""
         self._close_index()
         self._index = RocksReferenceIndex(self._directory)
         return QueueLoader(
@@ -97,17 +97,17 @@ class StoreOwner:
 
     def on_fenced(self, error: JournalError) -> None:
         if self._sources is not None:
-            self._sources.stop()  # whatever it waits for, the store is closed now
+            self._sources.stop()  # without waiting, as the store is closed now
             self._sources = None
         self._close_store()
 
     def sources(self) -> dict[str, Any] | None:
-        """How the sources stand; None while this node does not consume them."""
+        """The state of the sources; None while this node does not consume them."""
         sources = self._sources
         return None if sources is None else sources.status()
 
     def resume_source(self, source: str, *, skip: bool, operator: str) -> dict[str, Any]:
-        """Have a stopped source go on; what of it is skipped. Raises InvalidOperationError."""
+        """Let a stopped source go on; returns what is skipped. Raises InvalidOperationError."""
         sources = self._sources
         if sources is None:
             raise NotActiveError("this node consumes no sources now: kafka-journal status names the active one")

@@ -39,15 +39,27 @@ def replay(
     route: Annotated[str, typer.Argument(help="The route's name.")],
     from_: Annotated[
         str | None,
-        typer.Option("--from", metavar="MOMENT", help="Messages that took effect then or later: 2026-01-31T12:00:00Z."),
+        typer.Option(
+            "--from", metavar="MOMENT", help="Messages that took effect at this time or later: 2026-01-31T12:00:00Z."
+        ),
     ] = None,
-    to: Annotated[str | None, typer.Option(metavar="MOMENT", help="And before then.")] = None,
+    to: Annotated[
+        str | None, typer.Option(metavar="MOMENT", help="Messages that took effect before this time.")
+    ] = None,
     ids: Annotated[
-        str | None, typer.Option(metavar="FIRST[-LAST]", help="Instead: messages with these ids, both included.")
+        str | None,
+        typer.Option(
+            metavar="FIRST[-LAST]", help="Instead of a time range: messages with ids in this range, both included."
+        ),
     ] = None,
     again: Annotated[
         int,
-        typer.Option(min=0, metavar="N", help="Once more although it was sent: for the N-th time.", show_default=False),
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="Send everything for the N-th time, although earlier runs have sent it.",
+            show_default=False,
+        ),
     ] = 0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be sent.")] = False,
     as_json: JsonOption = False,

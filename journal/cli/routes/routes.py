@@ -111,7 +111,13 @@ def try_out(
         int | None, typer.Option(min=0, max=9, help="The message's priority.", show_default=str(PRIORITY_DEFAULT))
     ] = None,
     message_id: Annotated[
-        int | None, typer.Option("--id", min=1, max=ID_MAX, help="Instead: a message that is in the journal.")
+        int | None,
+        typer.Option(
+            "--id",
+            min=1,
+            max=ID_MAX,
+            help="Instead of the other options: test the message with this id in the journal.",
+        ),
     ] = None,
     node: NodeOption = None,
     as_json: JsonOption = False,

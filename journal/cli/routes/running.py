@@ -191,9 +191,11 @@ def resume(
     shard: Annotated[
         int, typer.Argument(min=0, help="The shard that a route has stopped, as `routes status` shows it.")
     ],
-    skip: Annotated[int, typer.Option(min=0, help="The WAL offset that it is stopped before.")],
+    skip: Annotated[int, typer.Option(min=0, help="The WAL offset of the frame at which the shard is stopped.")],
     yes: YesOption = False,
-    timeout_s: Annotated[float, typer.Option(min=1, help="How long to wait for the worker to pass it.")] = 60.0,
+    timeout_s: Annotated[
+        float, typer.Option(min=1, help="How many seconds to wait for the worker to pass the frame.")
+    ] = 60.0,
     as_json: JsonOption = False,
 ) -> None:
     """Have a shard go on that a route has stopped: without what no route can send of the frame at that offset.

@@ -21,7 +21,7 @@ def add_sources(app: typer.Typer) -> None:
 def resume_source(
     chosen: Chosen,
     source: Annotated[str, typer.Argument(help="The source's name.")],
-    skip: Annotated[bool, typer.Option("--skip", help="Pass over the record that has stopped it.")] = False,
+    skip: Annotated[bool, typer.Option("--skip", help="Pass over the record that has stopped the source.")] = False,
     node: NodeOption = None,
     yes: YesOption = False,
     as_json: JsonOption = False,

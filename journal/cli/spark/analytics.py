@@ -1,4 +1,4 @@
-"""`kafka-journal spark analytics` and `spark report`: what queues were like, as a table, as a stream, as a page."""
+"""`kafka-journal spark analytics` and `spark report` show what queues were like, as a table, a stream or a page."""
 
 from __future__ import annotations
 
@@ -50,10 +50,11 @@ _COLUMNS = (
 )
 
 ArchiveOption = Annotated[
-    str | None, typer.Option("--from-archive", metavar="PATH", help="Read this archive, and no Kafka.")
+    str | None, typer.Option("--from-archive", metavar="PATH", help="Read this archive only, without Kafka.")
 ]
 WindowOption = Annotated[
-    float | None, typer.Option("--window", metavar="SECONDS", help="How wide windows are.", show_default="as suits")
+    float | None,
+    typer.Option("--window", metavar="SECONDS", help="Width of a window in seconds.", show_default="as suits"),
 ]
 MasterOption = Annotated[str | None, typer.Option("--master", help="Spark's master, unless it is configured.")]
 
@@ -70,25 +71,36 @@ def analytics(
     from_archive: ArchiveOption = None,
     window: WindowOption = None,
     follow: Annotated[
-        bool, typer.Option("--follow", help="As a stream: windows as they are over, until Ctrl-C.")
+        bool, typer.Option("--follow", help="Keep running until Ctrl-C, and print each window once it is over.")
     ] = False,
     to: Annotated[
         str | None,
-        typer.Option("--to", metavar="PLACE", help="Windows go to Parquet at a path, delta:PATH, or topic:NAME."),
+        typer.Option(
+            "--to", metavar="PLACE", help="Write windows to Parquet files at PATH, to delta:PATH, or to topic:NAME."
+        ),
     ] = None,
     state: Annotated[
-        str | None, typer.Option("--state", metavar="PATH", help="With --follow: where a restart goes on.")
+        str | None,
+        typer.Option("--state", metavar="PATH", help="With --follow: the directory from which a restart goes on."),
     ] = None,
     lateness: Annotated[
-        float, typer.Option("--lateness", min=0, metavar="SECONDS", help="With --follow: how long windows stay open.")
+        float,
+        typer.Option(
+            "--lateness",
+            min=0,
+            metavar="SECONDS",
+            help="With --follow: seconds for which a window waits for late records.",
+        ),
     ] = 10.0,
-    once: Annotated[bool, typer.Option("--once", help="With --follow: to the end as of now.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="With --follow: stop at the WAL's present end.")] = False,
     master: MasterOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Per queue: in, out, depth, age of the oldest, redeliveries, in doubt, time in queue. For message stores.
+    """For each queue: messages in and out, depth, age of the oldest, redeliveries, in doubt, time in queue. For message
+    stores.
 
-    A table over the whole time; windows go where --to says. With --follow only windows, printed without --to.
+    Prints a table over the whole time; --to also writes windows. With --follow there are only windows, which are
+    printed unless --to is given.
     """
     if follow and from_archive is not None:
         raise ConfigError("--follow reads the WAL: leave --from-archive out")
@@ -99,7 +111,7 @@ def analytics(
     settings = chosen.settings()
     parts = READING | further_parts(from_archive) | ({SparkPart.DELTA} if (to or "").startswith(_DELTA) else set())
     with spark_session(f"analytics {settings.journal}", master, parts, SMALL) as spark:
-        # starts quickly without: only these commands need PySpark
+        # imported here, as only these commands need PySpark
         from loaders.spark.read.source import JournalSource
 
         source = JournalSource.from_settings(settings)
@@ -138,13 +150,13 @@ def analytics(
 @journal_command
 def report(
     chosen: Chosen,
-    to: Annotated[Path, typer.Option("--to", metavar="FILE.html", help="Where the page is written.")],
+    to: Annotated[Path, typer.Option("--to", metavar="FILE.html", help="The file to write the page to.")],
     from_archive: ArchiveOption = None,
     window: WindowOption = None,
     master: MasterOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """One HTML page with plots: depth, throughput, time in queue, ages, failovers as marks."""
+    """Write one HTML page with plots: depth, throughput, time in queue, ages, and failovers as marks."""
     settings = chosen.settings()
     with spark_session(f"report {settings.journal}", master, READING | further_parts(from_archive), SMALL) as spark:
         from loaders.spark.analytics.analytics import analytics as analyse
@@ -162,7 +174,7 @@ def report(
 
 
 def write_report(found: Analytics, to: Path) -> None:
-    """Raises ConfigError for a place that cannot be written."""
+    """Write the page. Raises ConfigError for a place that cannot be written."""
     from loaders.spark.analytics.report import render, report_data
 
     page = render(report_data(found))
@@ -177,7 +189,7 @@ def write_report(found: Analytics, to: Path) -> None:
 
 
 def to_json(found: Analytics) -> dict[str, Any]:
-    """What `--json` prints; units are in the keys."""
+    """The object that `--json` prints. Units are in the keys."""
     return {
         "journal": found.journal,
         "from": _moment(found.from_ms),
@@ -257,15 +269,15 @@ def _sink(source: Any, to: str) -> Sink:
 
 
 def _printed(windows: DataFrame, _told: WindowSpan) -> None:
-    """A JSON object a line: what is as well read by people, row after row, as by programs."""
+    """Print a JSON object on each line, for people and programs alike."""
     for line in windows.orderBy("window_start", "queue").toJSON().toLocalIterator():
         print_line(line)
 
 
 @contextmanager
 def state_at(place: str | None, master: str | None) -> Iterator[str]:
-    """Where it is asked for, or for this run alone. Raises ConfigError where executors may be on other machines, for
-    which a directory of this one will not do."""
+    """The place of the state: the given one, or one for this run alone. Raises ConfigError if executors may run on
+    other machines, which cannot use a directory of this one."""
     if place is not None:
         yield place
         return

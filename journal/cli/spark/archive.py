@@ -1,4 +1,4 @@
-"""`kafka-journal spark archive`: the journal's WAL to Parquet or Delta Lake, once or for good."""
+"""`kafka-journal spark archive` writes the journal's WAL to Parquet or Delta Lake."""
 
 from __future__ import annotations
 
@@ -25,25 +25,31 @@ def add_to(app: typer.Typer) -> None:
 @journal_command
 def archive(
     chosen: Chosen,
-    to: Annotated[str, typer.Option("--to", metavar="PATH", help="A directory, or a URL that Spark's Hadoop knows.")],
-    once: Annotated[bool, typer.Option("--once", help="To the committed end as of now, then end.")] = False,
-    every_s: Annotated[float, typer.Option("--every", min=0, metavar="SECONDS", help="A batch so often.")] = 60.0,
+    to: Annotated[
+        str, typer.Option("--to", metavar="PATH", help="Where the archive is: a directory, or a URL that Hadoop knows.")
+    ],
+    once: Annotated[bool, typer.Option("--once", help="Stop at the WAL's present end.")] = False,
+    every_s: Annotated[
+        float, typer.Option("--every", min=0, metavar="SECONDS", help="Seconds between batches.")
+    ] = 60.0,
     kept_as: Annotated[
-        KeptAs, typer.Option("--format", help="Parquet files, or a table of Delta Lake: for good.")
+        KeptAs, typer.Option("--format", help="Parquet files or a Delta Lake table. It cannot be changed later.")
     ] = KeptAs.PARQUET,
-    replace: Annotated[bool, typer.Option("--replace", help="This archive takes the place of another one.")] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace the journal's present archive by this one.")
+    ] = False,
     from_trimmed: Annotated[
-        bool, typer.Option("--from-trimmed", help="Begin an archive with what is left of a trimmed WAL.")
+        bool, typer.Option("--from-trimmed", help="If the WAL was trimmed, begin the archive with what is left of it.")
     ] = False,
     check_operations: Annotated[
-        bool, typer.Option("--check-operations", help="Look at every operation too, which takes longer.")
+        bool, typer.Option("--check-operations", help="Also check every operation, which takes longer.")
     ] = False,
     master: Annotated[str | None, typer.Option("--master", help="Spark's master, unless it is configured.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Archive the committed WAL, every record once, until Ctrl-C.
 
-    A run that is killed, or loses all that Spark keeps, goes on where the archive's manifest ends. `trim` deletes only
+    A run that is killed, or loses all of Spark's data, goes on where the archive's manifest ends. `trim` deletes only
     what is in the archive.
     """
     settings = chosen.settings()
@@ -52,7 +58,7 @@ def archive(
         spark_session(f"archive {settings.journal}", master, parts) as spark,
         stopped_by_signals(BEHIND_THE_BATCH) as stop,
     ):
-        # starts quickly without: only this command needs it
+        # imported here, as only this command needs it
         from loaders.spark.archive.archive import archive as archive_wal
         from loaders.spark.read.source import JournalSource
         from loaders.spark.stored.table_stores import TableFormat
@@ -88,7 +94,7 @@ def archive(
 
 
 def to_json(result: ArchiveResult) -> dict[str, Any]:
-    """What `--json` prints."""
+    """The object that `--json` prints."""
     return {
         "journal": result.journal,
         "path": result.path,
@@ -106,7 +112,7 @@ def to_json(result: ArchiveResult) -> dict[str, Any]:
 
 
 def place(found: tuple[str, int, int] | None) -> str | None:
-    """Topic, partition and offset of a record, if there is one."""
+    """The topic, partition and offset of a record, if there is one."""
     if found is None:
         return None
     topic, partition, offset = found

@@ -1,4 +1,4 @@
-"""`kafka-journal spark replay`: an archive, or a part of it, into another journal."""
+"""`kafka-journal spark replay` replays an archive, or a part of it, into another journal."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class InDoubt(Enum):
-    """What becomes of transactions that are in doubt where the archive ends."""
+    """What happens to transactions that are in doubt where the archive ends."""
 
     KEEP = "keep"
     REFUSE = "refuse"
@@ -48,36 +48,47 @@ def add_to(app: typer.Typer) -> None:
 @journal_command
 def replay(
     chosen: Chosen,
-    path: Annotated[str, typer.Option("--from", metavar="PATH", help="The archive, as `spark archive --to` had it.")],
+    path: Annotated[
+        str, typer.Option("--from", metavar="PATH", help="The archive's path, as given to `spark archive --to`.")
+    ],
     source: Annotated[
-        str | None, typer.Option("--source", metavar="JOURNAL", help="Which journal of the archive, if it has several.")
+        str | None,
+        typer.Option("--source", metavar="JOURNAL", help="The journal to replay, if the archive has several."),
     ] = None,
     until: Annotated[
-        str | None, typer.Option(metavar="TIME", help="As of then: ISO 8601, in UTC unless it says otherwise.")
+        str | None,
+        typer.Option(
+            metavar="TIME", help="Only what was appended by this time, in ISO 8601; UTC unless it names another zone."
+        ),
     ] = None,
-    address: Annotated[list[str] | None, typer.Option(help="Of this address only; may be repeated.")] = None,
-    queue: Annotated[list[str] | None, typer.Option(help="Of this queue only; may be repeated.")] = None,
-    ids: Annotated[str | None, typer.Option(metavar="FIRST-LAST", help="Of records with these ids only.")] = None,
-    epochs: Annotated[str | None, typer.Option(metavar="FIRST-LAST", help="Of these epochs only.")] = None,
-    days: Annotated[str | None, typer.Option(metavar="DAY[/DAY]", help="Of these days (YYYY-MM-DD, UTC) only.")] = None,
+    address: Annotated[list[str] | None, typer.Option(help="Only this address. Repeat the option for more.")] = None,
+    queue: Annotated[list[str] | None, typer.Option(help="Only this queue. Repeat the option for more.")] = None,
+    ids: Annotated[
+        str | None, typer.Option(metavar="FIRST-LAST", help="Only records with these ids, such as 5-9.")
+    ] = None,
+    epochs: Annotated[
+        str | None, typer.Option(metavar="FIRST-LAST", help="Only what took effect in these epochs, such as 3-4.")
+    ] = None,
+    days: Annotated[
+        str | None, typer.Option(metavar="DAY[/DAY]", help="Only what took effect on these days (YYYY-MM-DD, UTC).")
+    ] = None,
     skip: Annotated[
         list[str] | None,
-        typer.Option(metavar="SHARD:OFFSET", help="A record that operators had skipped since the archive was written."),
+        typer.Option(metavar="SHARD:OFFSET", help="Leave out a record that was skipped after the archive was written."),
     ] = None,
-    remap_ids: Annotated[bool, typer.Option("--remap-ids", help="Give records ids that the target issues.")] = False,
-    in_doubt: Annotated[
-        InDoubt, typer.Option(help="Transactions in doubt: put them in doubt there too, or do not replay.")
-    ] = InDoubt.KEEP,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Count what would be appended, and append nothing.")
+    remap_ids: Annotated[
+        bool, typer.Option("--remap-ids", help="Give the records new ids that the target issues.")
     ] = False,
+    in_doubt: Annotated[
+        InDoubt, typer.Option(help="Transactions in doubt: prepare them in the target too, or refuse to replay.")
+    ] = InDoubt.KEEP,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be appended.")] = False,
     take_over: TakeOverOption = False,
     master: Annotated[str | None, typer.Option("--master", help="Spark's master, unless it is configured.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Replay an archive into the journal, which becomes active for the command's time: everything once, however often
-    the command is run or killed, and whatever was consumed meanwhile.
-    """
+    """Replay an archive into the journal, which is active while the command lasts. Everything is replayed once, however
+    often the command is run or killed, and whatever was consumed meanwhile."""
     asked: dict[str, Any] = {
         "until": _moment(until),
         "addresses": tuple(sorted(set(address or ()))),
@@ -91,7 +102,7 @@ def replay(
     uuid = _target_uuid(settings)
     parts = {SparkPart.PROTOBUF} | further_parts(path)
     with spark_session(f"replay into {settings.journal}", master, parts) as spark:
-        # starts quickly without: only this command needs them
+        # imported here, as only this command needs them
         from loaders.replay_state import require_other_journal
         from loaders.spark.replay.replaying import Filter, Selection, open_archive
 
@@ -112,7 +123,7 @@ def replay(
 
 
 def source_of(selection: Selection, path: str, filter_: Filter, *, remapped: bool) -> ReplaySource:
-    """What is replayed, as its target is told."""
+    """The source, as the target notes it."""
     from loaders.replay_state import ReplaySource
 
     manifest = selection.manifest
@@ -171,7 +182,7 @@ def _replayed(settings: Settings, of: ReplaySource, selection: Selection, *, tak
 
 
 def _dry_run(settings: Settings, of: ReplaySource, selection: Selection, *, as_json: bool) -> None:
-    """Counts of what a run would append now, earlier runs considered."""
+    """Count what a run would append now, after earlier runs."""
     from journal.cli.reading import loaded_state
     from loaders.replay_state import Progress, ReplayTarget
 

@@ -1,4 +1,4 @@
-"""Spark for a command: a session of its own, or the one that is there; and what it says when it fails."""
+"""Spark for a command: a session of its own or one that exists, and its errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SMALL: Mapping[str, str] = {
     "spark.sql.shuffle.partitions": "4",
     "spark.ui.showConsoleProgress": "false",
 }
-"""For what fits one machine."""
+"""Settings for what fits one machine."""
 
 
 @contextmanager
@@ -36,18 +36,18 @@ def spark_session(
     parts: Collection[SparkPart] = READING,
     settings: Mapping[str, str] | None = None,
 ) -> Iterator[SparkSession]:
-    """The session that is there (`spark-submit` has made one), or one of this command alone with these settings.
+    """The existing session (`spark-submit` makes one), or one of this command alone with these settings.
 
-    Raises OperatingError for what Spark refuses, or fails at, that means nothing for the journal: a file system or a
-    master that it does not know, a path that cannot be written, a lost executor. In one line; all of it is logged for
-    `--verbose`. At Ctrl-C nothing is waited for: Spark ends behind this process, whatever it is doing.
+    Raises OperatingError, in one line, for failures of Spark that say nothing of the journal: a file system or a master
+    that it does not know, a path that cannot be written, a lost executor. `--verbose` logs all of it. On Ctrl-C nothing
+    is waited for: Spark ends after this process, whatever it does.
     """
-    # PySpark is an extra, and takes a second to import; the second of these says so if there is none
+    # PySpark is an extra and takes a second to import; the second import raises the error if it is missing
     from loaders.spark.session.chatter import starting_spark
     from loaders.spark.session.session import make_session, running_session
 
     own = settings if running_session() is None else None
-    # behind that one, which knows whether there is a PySpark
+    # after that import, which checks for PySpark
     from loaders.spark.session.failures import SPARK_ERRORS, in_words
 
     try:
@@ -68,8 +68,8 @@ def spark_session(
 
 @contextmanager
 def _interrupted_by_ctrl_c() -> Iterator[None]:
-    """Ctrl-C is answered before anything is asked of Spark, which may be busy: PySpark's own handler first has Spark
-    cancel what it does. A second one ends the process."""
+    """Answer Ctrl-C before asking anything of Spark, which may be busy: PySpark's own handler would first make Spark
+    cancel its work. A second Ctrl-C ends the process."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -88,11 +88,8 @@ def _interrupted_by_ctrl_c() -> Iterator[None]:
 
 
 def further_parts(archive: str | None) -> frozenset[SparkPart]:
-    """What a session of this command alone needs beside, to read the archive at a path: Delta Lake, if it is kept so.
-
-    A session that is there, or that `spark-submit` makes, has what it was started with: whoever reads the archive says
-    what is missing.
-    """
+    """The further parts that a command's own session needs to read the archive at a path: Delta Lake, if the archive
+    has that format. An existing session has the parts it was started with, and the reader says what is missing."""
     from loaders.spark.session.session import is_submitted, running_session
 
     if archive is None or running_session() is not None or is_submitted():
@@ -101,7 +98,8 @@ def further_parts(archive: str | None) -> frozenset[SparkPart]:
 
 
 def may_be_in_delta(archive: str) -> bool:
-    """Before Spark runs that is known only of an archive in this machine's files; one that is elsewhere may be."""
+    """Whether the archive may be in Delta Lake. Before Spark runs, only archives in this machine's files are known; any
+    other may be."""
     match urlsplit(archive).scheme:
         case "":
             local = archive

@@ -1,7 +1,7 @@
-"""`kafka-journal spark`: what Spark needs to read a journal, named and tried; and a small look at what it reads.
+"""`kafka-journal spark` names the packages that Spark needs, tries them, and shows a little of what Spark reads.
 
-Data goes to standard output, what Spark says to standard error (with `--verbose`, or if it does not start). Exit codes:
-0 it is so, 1 it cannot be had, 2 usage.
+Results go to standard output. What Spark says goes to standard error (with `--verbose`, or if it does not start). Exit
+codes: 0: done; 1: something cannot be had; 2: wrong usage.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Spark: the packages that it needs, and a look at what it reads.")
 
-DeltaOption = Annotated[bool, typer.Option("--delta", help="Delta Lake too.")]
-MasterOption = Annotated[str, typer.Option(help="The master's URL.")]
+DeltaOption = Annotated[bool, typer.Option("--delta", help="Include Delta Lake.")]
+MasterOption = Annotated[str, typer.Option(help="Spark's master URL.")]
 _NAME = "kafka-journal"
-"""Of a session that only looks: nothing is served, and little is shuffled."""
+"""The name of a session that only looks: nothing is served, and little is shuffled."""
 
 
 add_analytics(app)
@@ -61,7 +61,7 @@ class What(Enum):
 
 @app.command("packages")
 def packages_(delta: DeltaOption = False, as_json: JsonOption = False) -> None:
-    """The packages for the installed PySpark, as `spark-submit --packages` takes them."""
+    """Print the packages for the installed PySpark, as `spark-submit --packages` takes them."""
     with exit_codes():
         coordinates = packages(installed_pyspark(), _parts(delta))
     if as_json:
@@ -72,7 +72,7 @@ def packages_(delta: DeltaOption = False, as_json: JsonOption = False) -> None:
 
 @app.command()
 def check(delta: DeltaOption = False, master: MasterOption = "local[1]", as_json: JsonOption = False) -> None:
-    """Start Spark with these packages, and stop it again. The first time they are downloaded."""
+    """Start Spark with these packages, and stop it again. The first time, this downloads them."""
     with exit_codes(), spark_session(_NAME, master, _parts(delta), SMALL) as spark:
         version = spark.version
     parts = sorted(part.value for part in _parts(delta))
@@ -86,18 +86,24 @@ def check(delta: DeltaOption = False, master: MasterOption = "local[1]", as_json
 @journal_command
 def read(
     chosen: Chosen,
-    what: Annotated[What, typer.Argument(help="Operations of the WAL, records of the table, or what is in doubt.")],
-    limit: Annotated[int, typer.Option("--limit", min=1, help="How many rows.")] = 20,
-    store: Annotated[bool, typer.Option("--store", help="With what they mean to a message store.")] = False,
-    from_trimmed: Annotated[bool, typer.Option("--from-trimmed", help="Of the WAL: what is left of a trimmed one.")] = (
-        False
-    ),
-    archive: Annotated[str | None, typer.Option("--archive", help="Of the WAL: where what was trimmed is.")] = None,
+    what: Annotated[
+        What, typer.Argument(help="What to read: the WAL's operations, the table's records, or transactions in doubt.")
+    ],
+    limit: Annotated[int, typer.Option("--limit", min=1, help="How many rows to show.")] = 20,
+    store: Annotated[
+        bool, typer.Option("--store", help="Add columns that say what the rows mean to a message store.")
+    ] = False,
+    from_trimmed: Annotated[
+        bool, typer.Option("--from-trimmed", help="For a trimmed WAL: read what is left of it.")
+    ] = (False),
+    archive: Annotated[
+        str | None, typer.Option("--archive", help="For a trimmed WAL: also read the archive at this path.")
+    ] = None,
     master: MasterOption = "local[*]",
     as_json: JsonOption = False,
 ) -> None:
-    """The first rows, in order, as Spark reads them. What is no frame or row is said on standard error, and which
-    records of the WAL operators had skipped."""
+    """Show the first rows in order, as Spark reads them. Standard error names records that are no frames or rows, and
+    skipped records."""
     for option, is_given in (("--from-trimmed", from_trimmed), ("--archive", archive is not None)):
         if is_given and what is not What.WAL:
             raise ConfigError(f"{option} is of the WAL: it has no meaning for {what.value}")
@@ -105,7 +111,7 @@ def read(
         raise ConfigError("--from-trimmed is without what was trimmed, --archive with it: give one of them")
     settings = chosen.settings()
     with spark_session(_NAME, master, READING | further_parts(archive), SMALL) as spark:
-        # starts quickly without: only this command needs PySpark
+        # imported here, as only this command needs PySpark
         from loaders.spark.read.source import JournalSource
         from loaders.spark.session.failures import journal_errors
 
@@ -131,7 +137,7 @@ def read(
 def _read(
     spark: SparkSession, source: JournalSource, what: What, *, store: bool, from_trimmed: bool, archive: str | None
 ) -> tuple[DataFrame, DataFrame | None, DataFrame | None]:
-    """Rows in order, what is none, and what operators had skipped."""
+    """The rows in order, the records that are none, and the records that operators have had skipped."""
     from loaders.spark.read.readers import read_table, read_transactions, read_wal
     from loaders.spark.read.source import EARLIEST, identity
     from loaders.spark.read.start import readable_start
@@ -167,7 +173,7 @@ def _warn(told: str) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it: bytes in base64, moments in UTC."""
+    """A value as JSON has it: bytes in base64, times in UTC."""
     if isinstance(value, dict):
         return {name: _plain(each) for name, each in value.items()}
     if isinstance(value, list):
@@ -180,7 +186,7 @@ def _plain(value: Any) -> Any:
 
 
 def _shown(value: Any) -> str:
-    """In a table's cell."""
+    """A value as a table's cell shows it."""
     if value is None:
         return ""
     if isinstance(value, bytes | bytearray):

@@ -1,4 +1,4 @@
-"""`kafka-journal spark tables`: tables of the journal that anybody can query, kept up to date, once or for good."""
+"""`kafka-journal spark tables` keeps tables of the journal up to date, which anybody can query."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class KeptAs(Enum):
-    """How tables are kept."""
+    """The format of the tables."""
 
     DELTA = "delta"
     PARQUET = "parquet"
@@ -30,22 +30,29 @@ def add_to(app: typer.Typer) -> None:
 @journal_command
 def tables(
     chosen: Chosen,
-    to: Annotated[str, typer.Option("--to", metavar="PATH", help="A directory, or a URL that Spark's Hadoop knows.")],
-    kept_as: Annotated[KeptAs, typer.Option("--format", help="Delta Lake's tables, or plain Parquet.")] = KeptAs.DELTA,
-    once: Annotated[bool, typer.Option("--once", help="To the journal's end as of now, then end.")] = False,
-    every_s: Annotated[float, typer.Option("--every", min=0, metavar="SECONDS", help="A batch so often.")] = 60.0,
+    to: Annotated[
+        str,
+        typer.Option("--to", metavar="PATH", help="Where to keep the tables: a directory, or a URL that Hadoop knows."),
+    ],
+    kept_as: Annotated[
+        KeptAs, typer.Option("--format", help="Keep Delta Lake tables, or plain Parquet files.")
+    ] = KeptAs.DELTA,
+    once: Annotated[bool, typer.Option("--once", help="Stop at the journal's present end.")] = False,
+    every_s: Annotated[
+        float, typer.Option("--every", min=0, metavar="SECONDS", help="Seconds between batches.")
+    ] = 60.0,
     from_trimmed: Annotated[
-        bool, typer.Option("--from-trimmed", help="Begin with what is left of a trimmed WAL.")
+        bool, typer.Option("--from-trimmed", help="If the WAL was trimmed, begin with what is left of it.")
     ] = False,
     master: Annotated[str | None, typer.Option("--master", help="Spark's master, unless it is configured.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Keep tables of messages that wait, transactions in doubt, and the life of every message, until Ctrl-C.
+    """Keep tables of waiting messages, of transactions in doubt, and of the life of every message, until Ctrl-C.
 
-    A run that is killed is gone on with: nothing is in a table twice, and nothing is missing.
+    After a kill, the next run goes on: nothing is in a table twice, and nothing is missing.
     """
     settings = chosen.settings()
-    # starts quickly without: the packages only
+    # imported here, for the packages only
     from loaders.spark.session.packages import READING, SparkPart
 
     parts = READING | {SparkPart.DELTA} if kept_as is KeptAs.DELTA else READING
@@ -53,7 +60,7 @@ def tables(
         spark_session(f"tables {settings.journal}", master, parts) as spark,
         stopped_by_signals(BEHIND_THE_BATCH) as stop,
     ):
-        # starts quickly without: only this command needs it
+        # imported here, as only this command needs it
         from loaders.spark.read.source import JournalSource
         from loaders.spark.stored.table_stores import TableFormat
         from loaders.spark.tables.tables import keep_tables

@@ -111,7 +111,7 @@ RowsOption = Annotated[
     bool | None,
     typer.Option(
         "--rows/--no-rows",
-        help="Count the tables' rows and staged transactions, however many; or do not. Without: where they are few.",
+        help="Count the tables' rows and staged transactions, or not. By default they are counted if few.",
         show_default=False,
     ),
 ]

@@ -1,4 +1,4 @@
-"""`kafka-journal verify --with-spark`: the audit, its differences as a table."""
+"""`kafka-journal verify --with-spark` runs the audit and prints its differences as a table."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _NOT_COMPARED = (
 
 
 def audited(settings: Settings, master: str | None, archive: str | None, kept_max: int) -> Report:
-    """What the audit finds, in the Spark that is there or one of this command alone. Raises as `make_session` and
-    `audit`."""
+    """The findings of the audit, in the running Spark or in one of this command alone. Raises the errors of
+    `make_session` and `audit`."""
     with spark_session("kafka-journal verify", master, READING | further_parts(archive), _SETTINGS) as spark:
-        # behind the session, which knows whether there is a PySpark
+        # after the session's import, which checks for PySpark
         from loaders.spark.audit.audit import audit
         from loaders.spark.read.source import JournalSource
 
@@ -37,14 +37,14 @@ def audited(settings: Settings, master: str | None, archive: str | None, kept_ma
 
 
 def _fit_to_machine(spark: SparkSession) -> None:
-    """On one machine, a few partitions a core instead of Spark's 200, unless somebody chose a number."""
+    """On one machine, use a few partitions for each core instead of Spark's 200, unless somebody chose a number."""
     context = spark.sparkContext
     if (context.master or "").startswith("local") and not context.getConf().contains(_PARTITIONS):
         spark.conf.set(_PARTITIONS, str(_PARTITIONS_PER_CORE * context.defaultParallelism))
 
 
 def show(report: Report, *, as_json: bool) -> NoReturn:
-    """The report on standard output, and the exit code that it comes to."""
+    """Print the report on standard output; returns the exit code."""
     if as_json:
         print_json(report.to_json() | {"not_compared": [_NOT_COMPARED]})
     else:

@@ -1,8 +1,9 @@
-"""`kafka-journal verify`: fold the WAL again with code of its own, and compare with the tables and a load.
+"""`kafka-journal verify` folds the WAL again, with code of its own, and compares the result with the tables and a load.
 
-One shard at a time, so that memory holds one shard's state. What a load gives is put aside in files by shard first, in
-one pass. It goes to the WAL's end, so that what no worker has applied yet is compared too. A shard that stopped, or
-cannot be loaded, is reported and the rest is still checked; so is how much of the WAL was compared with nothing.
+One shard is compared at a time, so that memory holds one shard's state. A load's state is first written into files by
+shard, in one pass. The load goes to the WAL's end, so that what no worker has applied yet is compared too. A shard that
+is stopped or cannot be loaded is reported, and the rest is still checked. The report also says how much of the WAL was
+compared with nothing.
 """
 
 from __future__ import annotations
@@ -60,13 +61,13 @@ from journal.verify.differences import KEPT_ALL, KEPT_MAX, Differences
 from journal.verify.state import Finding, shard_of
 
 SparkOption = Annotated[
-    bool, typer.Option("--with-spark", help="Fold in Spark, distributed: for journals that take one process too long.")
+    bool, typer.Option("--with-spark", help="Let Spark fold the WAL, for journals that are too large for one process.")
 ]
 MasterOption = Annotated[
-    str | None, typer.Option("--master", help="Spark's master URL; without it spark-defaults', or this machine.")
+    str | None, typer.Option("--master", help="Spark's master URL. By default that of spark-defaults, or this machine.")
 ]
 ArchiveOption = Annotated[
-    str | None, typer.Option("--archive", help="With Spark: where the archive of what was trimmed is.")
+    str | None, typer.Option("--archive", help="With --with-spark: the archive that has what was trimmed.")
 ]
 DifferencesMaxOption = Annotated[
     int,
@@ -74,7 +75,7 @@ DifferencesMaxOption = Annotated[
         "--differences-max",
         min=0,
         metavar="N",
-        help="Name the first so many of each sort in a shard, and count the rest; 0: name all.",
+        help="Name this many differences of each sort in a shard and count the rest; 0 names all.",
     ),
 ]
 
@@ -93,15 +94,15 @@ def verify(
 ) -> None:
     """Check the tables and the loaded state against the WAL, with code that shares nothing with the engine.
 
-    Names differences, and counts all; exit code 1 if there is one. Needs no worker and disturbs nobody. With Spark the
-    tables are checked, not the loaded state.
+    It names differences and counts all of them; the exit code is 1 if there is one. It needs no worker and disturbs
+    nobody. With Spark, the tables are checked and the loaded state is not.
     """
     if not with_spark and (master is not None or archive is not None):
         raise ConfigError("--master and --archive go with --with-spark")
     settings = chosen.settings()
     kept_max = differences_max or KEPT_ALL
     if with_spark:
-        # quick without: only this way needs Spark
+        # imported here, as only this way needs Spark
         from journal.cli.verify.by_spark import audited, show
 
         show(audited(settings, master, archive, kept_max), as_json=as_json)
@@ -116,7 +117,7 @@ def verify(
 
 
 def summary(report: Report) -> list[str]:
-    """The last lines: what was compared, and what came of it."""
+    """The last lines: what was compared, and with which result."""
     shards = report.shards
     records, frames = sum(shard.records for shard in shards), sum(shard.wal_records for shard in shards)
     differences = sum(shard.differences.total for shard in shards)
@@ -159,15 +160,15 @@ class _LoadToFiles:
 
 @dataclass(frozen=True, slots=True)
 class _Load:
-    """A load in files: the WAL offset each shard stands at, or why there is none."""
+    """A load in files: the WAL offset of each shard, or why there is no load."""
 
     directory: Path
     offsets: Mapping[int, int]
     missing: str = ""
     refused: bool = False
-    """The rows are why: nobody can load them."""
+    """Why nobody can load the rows, if the rows are to blame."""
     behind: CorruptionError | FullError | StaleReadError | None = None
-    """Why it is not the state at the WAL's end, if the WAL is why."""
+    """Why the load is not the state at the WAL's end, if the WAL is to blame."""
 
     @contextmanager
     def of(self, shard: int) -> Iterator[Loaded | None]:
@@ -207,7 +208,7 @@ class _Verification:
             return Report([self._verify(shard, load, end) for shard, end in ends.items()])
 
     def _ends(self) -> dict[int, int]:
-        """Where each shard's WAL ended when the verification began: it answers for what was there then."""
+        """Where each shard's WAL ended when the verification began. Everything up to there is checked."""
         reader = self._kafka.reader(wal_topic(self._settings.journal))
         try:
             return dict(reader.ends(tuple(range(self._identity.shards)), self._timeout_s))
@@ -215,7 +216,7 @@ class _Verification:
             reader.close()
 
     def _load(self, directory: Path) -> _Load:
-        """The loaded state in files; with a reason instead if there is none to be had."""
+        """The loaded state in files, or the reason why there is none."""
         shards = range(self._identity.shards)
         try:
             for shard in shards:
@@ -230,14 +231,15 @@ class _Verification:
                 CorruptionError,
                 FullError,
                 StaleReadError,
-            ) as error:  # behind the marks; what the tables hold may be sound
+            ) as error:  # damage after the marks; the tables may be sound
                 return replace(self._load_from_sound_copy(directory, now=False), behind=error)
         except (CorruptionError, FullError, DeadlineError) as error:
             behind = error if isinstance(error, FrameError | GapError) else None
             return _Load(directory, {}, str(error), refused=isinstance(error, RowError | CountError), behind=behind)
 
     def _load_from_sound_copy(self, directory: Path, *, now: bool) -> _Load:
-        """As `_load_to`. A copy that is not what its marks say is built anew, once: the fault may be its own."""
+        """Load as `_load_to` does. A copy that is not what its marks say is built anew once, as the fault may be the
+        copy's own."""
         try:
             return self._load_to(directory, now=now)
         except LocalDamageError as error:
@@ -245,7 +247,7 @@ class _Verification:
             return self._load_to(directory, now=now)
 
     def _load_to(self, directory: Path, *, now: bool) -> _Load:
-        """What a load gives at the tables' marks, or (`now`) at the WAL's end."""
+        """Load at the tables' marks or, with `now`, at the WAL's end."""
         with ExitStack() as stack:
             shards = range(self._identity.shards)
             files = [stack.enter_context(_shard_file(directory, shard).open("w")) for shard in shards]
@@ -294,8 +296,7 @@ class _Verification:
         return report
 
     def _check_ahead(self, mark: Mark, met: Sequence[Exception | None], report: ShardReport) -> None:
-        """A record behind the mark that keeps the shard from moving, or was `met` by a load or in reading on, is found
-        too."""
+        """Also report a record after the mark that stops the shard, or that was `met` by a load or by reading on."""
         skips = {offset for number, offset in self._rows.skips if number == mark.shard}
         identity, timeout_s = self._identity, self._timeout_s
         stop = look_ahead(self._kafka, identity, mark, skips, clock=time.monotonic, timeout_s=timeout_s).stop

@@ -1,4 +1,4 @@
-"""A shard's WAL as `verify` reads it, and what of it lies behind the last record that it compared something with."""
+"""A shard's WAL as `verify` reads it, and how much of it comes after the last record that was compared."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from journal.verify.wal_fold import WalRecord
 
 
 class WatchedWal:
-    """Ends before what is damaged, if all that is needed was read by then: what came before can be compared."""
+    """A WAL that ends before a damaged record, if everything needed was read by then, so that what came before can be
+    compared."""
 
     def __init__(self, records: Iterator[WalRecord], needed: Callable[[], int]) -> None:
-        """`needed` gives the last offset that is compared with anything, once reading has begun."""
+        """`needed` returns the last offset that is compared with anything, once reading has begun."""
         self.damage: CorruptionError | None = None
-        """What ended it."""
+        """The error that ended the reading."""
         self._records = records
         self._needed = needed
         self._last = -1
@@ -30,7 +31,8 @@ class WatchedWal:
             self.damage = error
 
     def left(self, offset: int, end: int) -> str:
-        """How much lies behind `offset`, before `end`, for people; empty if nothing does. Reads on, to the end."""
+        """For people: how much lies after `offset` and before `end`; empty if nothing does. This reads on to
+        the end."""
         count, last = 0, -1
         for each in self._behind(offset):
             if each < end:
@@ -41,7 +43,7 @@ class WatchedWal:
         return records if count else ""
 
     def _behind(self, offset: int) -> Iterator[int]:
-        """The record that was read last, and all that were not read."""
+        """The record that was read last, and all records that were not read."""
         if self._last > offset:
             yield self._last
         try:

@@ -1,5 +1,5 @@
-"""Workers in child processes, started again when they die, gone with their parent: a node's (`node --with-worker`), and
-those with which a worker shares what it does (`worker --processes`)."""
+"""Workers in child processes, which are restarted when they die and end with their parent: a node's worker (`node
+--with-worker`), and the processes of a worker (`worker --processes`)."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ STOP_S = 30.0
 _PAUSE_S = 1.0
 _PAUSE_MAX_S = 30.0
 _LASTING_S = 60.0
-"""A worker that ran for so long did not die of what it was started with."""
+"""A worker that ran for this long did not die because of its command line."""
 
 
 @contextmanager
 def running_workers(command: Sequence[str], count: int = 1) -> Iterator[Callable[[], None]]:
-    """Workers (`worker_command`) for as long as the context lasts, or until what it gives is called: it has them end,
-    and waits for none."""
+    """Run workers (`worker_command`) while the context lasts. The result is a function that tells them to end, without
+    waiting."""
     children = [WorkerChild(command) for _ in range(count)]
 
     def end() -> None:
@@ -51,11 +51,9 @@ def worker_command(
     name: str | None = None,
     reader: bool | None = None,
 ) -> list[str]:
-    """The command line of one worker, which logs as its parent does: to the same standard error.
-
-    What is not on it comes from the same environment and file as the parent's: passwords, say, which it must not show.
-    """
-    # this module ends its process, in order, when the pipe that is its standard input does, however the parent went
+    """The command line of one worker that logs like its parent, to the same standard error. Other settings come from
+    the environment and file of the parent, as passwords must not be on a command line."""
+    # this module ends its process in order when its standard input ends, however the parent ended
     command = [sys.executable, "-m", "journal.cli.child"]
     if verbose:
         command.append("--verbose")
@@ -77,7 +75,7 @@ def worker_command(
 
 
 class WorkerChild:
-    """Starts the command, and starts it again, until `close`."""
+    """Starts the command, and restarts it until `close`."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self._command = list(command)
@@ -86,11 +84,11 @@ class WorkerChild:
         self._thread.start()
 
     def end(self) -> None:
-        """Have it checkpoint and end; killed if that takes longer than `STOP_S`."""
+        """Tell the worker to checkpoint and end. It is killed if it takes longer than `STOP_S`."""
         self._stop.set()
 
     def close(self) -> None:
-        """Wait until it has ended."""
+        """Wait until the worker has ended."""
         self.end()
         self._thread.join()
 

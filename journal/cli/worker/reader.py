@@ -9,7 +9,7 @@ from journal.cli.logs import log_progress, set_up_logging
 
 
 def reader_command(*, as_json: bool, verbose: bool) -> list[str]:
-    """Without the number, for a reader that logs as its worker does: to the same standard error."""
+    """The command line, without the number, of a reader that logs like its worker, to the same standard error."""
     command = [sys.executable, "-m", "journal.cli.worker.reader"]
     if verbose:
         command.append("-v")
@@ -19,7 +19,7 @@ def reader_command(*, as_json: bool, verbose: bool) -> list[str]:
 
 
 def main() -> None:
-    signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # in the background of a terminal it may write to it all the same
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # allows writing to the terminal from the background
 
     from streams.reading.reader import read_for_parent
 

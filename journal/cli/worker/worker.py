@@ -1,4 +1,4 @@
-"""`kafka-journal worker` and `up`: run the stream processor, and everything together."""
+"""`kafka-journal worker` runs the stream processor, and `up` runs everything together."""
 
 from __future__ import annotations
 
@@ -18,30 +18,32 @@ from journal.config import Settings
 from journal.embedded.cluster import EmbeddedKafka, default_directory
 
 ProcessesOption = Annotated[
-    int | None, typer.Option("--processes", help="In how many processes: they share its shards.", show_default="1")
+    int | None,
+    typer.Option("--processes", help="Number of processes, which share the worker's shards.", show_default="1"),
 ]
 ReaderOption = Annotated[
     bool | None,
     typer.Option(
-        "--reader/--no-reader", help="Read the WAL in a process of its own.", show_default="if there are cores for it"
+        "--reader/--no-reader", help="Read the WAL in a separate process.", show_default="if there are cores for it"
     ),
 ]
-LogJsonOption = Annotated[bool, typer.Option("--json", help="Log JSON lines, on standard error.")]
+LogJsonOption = Annotated[bool, typer.Option("--json", help="Log JSON lines on standard error.")]
 
 
 @journal_command
 def worker(
     chosen: Chosen,
     context: typer.Context,
-    name: Annotated[str | None, typer.Option(help="This worker's name; its local copies are kept under it.")] = None,
+    name: Annotated[str | None, typer.Option(help="This worker's name, under which its local copies are kept.")] = None,
     standby: Annotated[
-        bool, typer.Option("--standby", help="Keep warm copies of the shards of other workers, to take over at once.")
+        bool, typer.Option("--standby", help="Keep warm copies of other workers' shards, to take them over at once.")
     ] = False,
     processes: ProcessesOption = None,
     reader: ReaderOption = None,
     as_json: LogJsonOption = False,
 ) -> None:
-    """Run the worker, which applies the WAL to the tables, until SIGTERM or Ctrl-C. Several share the shards."""
+    """Run the worker, which applies the WAL to the tables, until SIGTERM or Ctrl-C. Several workers share the
+    shards."""
     settings = chosen.settings(worker_processes=processes)
     _serve(settings, chosen, context, name, as_json, standby=standby, reader=reader)
 
@@ -55,9 +57,10 @@ def up(
     processes: ProcessesOption = None,
     as_json: LogJsonOption = False,
 ) -> None:
-    """Run the embedded broker (unless brokers are configured), the journal's topics and a worker, until Ctrl-C.
+    """Run the embedded broker (unless brokers are configured), create the journal's topics, and run a worker, until
+    Ctrl-C.
 
-    An embedded broker that ran before is used, and runs on.
+    An embedded broker that runs already is used. It keeps running afterwards.
     """
     settings = chosen.settings(shards=shards, worker_processes=processes)
     if "bootstrap_servers" in settings.model_fields_set:
@@ -87,8 +90,9 @@ def _serve(
     standby: bool = False,
     reader: bool | None = None,
 ) -> None:
-    """In this process, and in as many more as the settings say; each with a reader where there are cores for it."""
-    # the command line is the one place of `journal` that knows the parts above it
+    """Run the worker in this process, and in as many more as the settings say. Each has a reader if there are cores for
+    it."""
+    # only the command line, of all in `journal`, knows the parts above it
     from streams.worker.service import run_service
 
     log_progress(as_json=as_json)
@@ -108,5 +112,5 @@ def _serve(
 
 
 def processors() -> int:
-    """That this process may use."""
+    """Number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
