@@ -1,4 +1,4 @@
-"""The commands' side of a control socket: a running node's operations, called from another process of its machine."""
+"""The commands' side of a control socket. It calls a running node's operations from another process of its machine."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from journal.process.progress import Progress, no_progress
 
 
 class NodeClient:
-    """`NodeOperations` of a node, over one connection. One thread, one call at a time.
+    """`NodeOperations` of a node, over one connection. One thread uses it, for one call at a time.
 
-    Raises what the node raises, and NodeSocketError or DeadlineError when it does not answer.
+    Raises what the node raises, and NodeSocketError or DeadlineError if the node does not answer.
     """
 
     def __init__(self, path: Path, limits: SocketLimits | None = None, *, progress: Progress = no_progress) -> None:
@@ -43,12 +43,12 @@ class NodeClient:
         self._progress = progress
         self._request = 0
         self._answered = True
-        """Whether the reply to the last request has come to its end, and the node has not ended the connection."""
+        """The reply to the last request is complete, and the node has not ended the connection."""
 
     # ---- operations ------------------------------------------------------------------------------------------------
 
     def hello(self) -> str:
-        """The node's name. Raises NodeSocketError soon if it does not say it."""
+        """The node's name. Raises NodeSocketError soon if the node does not answer."""
         try:
             said = self._call(HELLO, wait_s=self._limits.hello_s)
         except DeadlineError as error:
@@ -86,11 +86,11 @@ class NodeClient:
         return TransactionFound(**self._call("transaction", tx=tx))
 
     def send(self, order: SendOrder) -> Sent:
-        """In requests of a bounded number of messages each: some may be stored when a later one is refused."""
+        """Send messages, in requests of a bounded number each. Some may be stored when a later request is refused."""
         sent = Sent([], [])
         while (left := order.count - len(sent.messages)) > 0:
             self._progress("send", len(sent.messages), order.count)
-            # where the first ones went, all go
+            # all messages go where the first ones went
             part = replace(order, count=min(left, SEND_MESSAGES_MAX), queues=sent.queues or order.queues)
             said = Sent(**self._call("send", **order_params(part)))
             sent = Sent(said.queues, sent.messages + said.messages)
@@ -117,8 +117,9 @@ class NodeClient:
         return int(self._call("finish"))
 
     def give_back(self) -> None:
-        """What was taken and not acknowledged. The end of the connection does the same: of a request that was given up
-        (Ctrl-C, or its time was over) the reply may still come, and would be taken for that of the next one."""
+        """Give back what was taken and not acknowledged. After a request that was given up (by Ctrl-C or a time-out)
+        this ends the connection instead, which does the same: the reply may still come, and would be taken for that of
+        the next request."""
         if self._answered:
             self._call("close")
         else:
@@ -149,10 +150,10 @@ class NodeClient:
         try:
             self._lines.write(request)
         except OSError:
-            return  # it ended the connection, and may have said why
+            return  # the node ended the connection, and may have said why
 
     def _reply(self, wait_s: float) -> Json:
-        """A part or the result. Raises the node's error."""
+        """A part of the reply, or the result. Raises the node's error."""
         try:
             line = require_no_gap(self._lines.read(wait_s), self._request)
         except DeadlineError as error:
@@ -177,7 +178,7 @@ class NodeClient:
 
 
 class RemoteReceiving:
-    """`Receiving` through a client's connection."""
+    """`Receiving` over a client's connection."""
 
     def __init__(self, client: NodeClient) -> None:
         self.take = client.take
@@ -192,9 +193,9 @@ class RemoteReceiving:
 def find_node(
     settings: Settings, name: str, limits: SocketLimits | None = None, *, progress: Progress = no_progress
 ) -> NodeClient:
-    """A connection to the node `name` of this machine; without a name to the only one that runs.
+    """A connection to the node `name` of this machine, or without a name to the only one that runs.
 
-    Raises NodeSocketError if none answers, ConfigError if several do.
+    Raises NodeSocketError if no node answers, and ConfigError if several do.
     """
     if name:
         return _named(settings, name, limits, progress)
@@ -231,7 +232,7 @@ def _named(settings: Settings, name: str, limits: SocketLimits | None, progress:
 
 
 def _greeted(path: Path, limits: SocketLimits | None, progress: Progress) -> tuple[str, NodeClient]:
-    """A node that has said its name."""
+    """A connection to a node that has said its name."""
     client = NodeClient(path, limits, progress=progress)
     try:
         return client.hello(), client

@@ -1,4 +1,4 @@
-"""Typed errors on their way through a socket: the class by its name, the text, and what else it carries."""
+"""Typed errors on their way through a socket: the name of the class, the text, and the error's fields."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def _all(root: type[JournalError]) -> Iterator[type[JournalError]]:
 
 
 def error_classes() -> Mapping[str, type[JournalError]]:
-    """By name: those of `journal.errors`, of which no two share one."""
+    """The classes of `journal.errors` by name; no two share a name."""
     return {each.__name__: each for each in _all(JournalError) if each.__module__ == JournalError.__module__}
 
 
 def encode_error(error: JournalError) -> dict[str, Any]:
-    """An error's class that the other side knows, its text and its fields."""
+    """An error as the name of a class that the other side knows, its text and its fields."""
     known = error_classes()
     name = next(each.__name__ for each in type(error).__mro__ if each.__name__ in known)
     fields = {name: value for name, value in vars(error).items() if isinstance(value, (str, int, float))}
@@ -30,13 +30,13 @@ def encode_error(error: JournalError) -> dict[str, Any]:
 
 
 def decode_error(value: object) -> JournalError:
-    """The same error; a JournalError that names its class if this side does not know it."""
+    """The error that was encoded. If this side does not know its class, it is a JournalError that names the class."""
     said = value if isinstance(value, dict) else {}
     name, message, fields = said.get("type"), str(said.get("message", value)), said.get("fields")
     made_of = error_classes().get(str(name))
     if made_of is None:
         return JournalError(f"{name}: {message}")
-    # not by its constructor, which may make the text of other arguments
+    # not by its constructor, which may build the text from other arguments
     error = made_of.__new__(made_of, message)
     if isinstance(fields, dict):
         vars(error).update(fields)

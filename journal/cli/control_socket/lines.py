@@ -28,32 +28,33 @@ class SocketLimits(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     connections_max: int = Field(default=16, ge=1)
-    """Each has a thread; one more is refused."""
+    """Most connections, each of which has a thread. One more is refused."""
 
     request_bytes_max: int = Field(default=16 * 1024 * 1024, ge=1024)
-    """A request: a message's body, in base64, fits up to three quarters of it."""
+    """Size of a request. A message's body in base64 fits if it takes up to three quarters of this."""
 
     reply_bytes_max: int = Field(default=128 * 1024 * 1024, ge=1024)
-    """A line that a command takes from a node: the largest message of a store, in base64, and its properties."""
+    """Size of a line that a command accepts from a node: the largest message of a store in base64, with its
+    properties."""
 
     idle_s: float = Field(default=120.0, gt=0)
-    """How long a node waits for a connection's next request; then it gives back what was taken through it."""
+    """How long a node waits for a connection's next request. After that it gives back what was taken through it."""
 
     line_s: float = Field(default=30.0, gt=0)
-    """How long a line may take to come once it has begun, and to be taken by the other side."""
+    """How long a line may take to arrive once it has begun, and to be read by the other side."""
 
     reply_s: float = Field(default=660.0, gt=0)
-    """How long a command waits for a node's next line: a node may load its tables for ten minutes before it answers."""
+    """How long a command waits for a node's next line. A node may load its tables for ten minutes before it answers."""
 
     hello_s: float = Field(default=5.0, gt=0)
-    """How long a command waits for a node to say who it is."""
+    """How long a command waits for a node to say its name."""
 
     close_s: float = Field(default=5.0, ge=0)
-    """How long a node that closes waits for the replies to requests that it has taken."""
+    """How long a node that closes waits for the replies to requests that it has accepted."""
 
 
 class Lines:
-    """One side of a connection. Used by one thread; `shut` and `shut_reading` by any."""
+    """One side of a connection. One thread uses it; any thread may call `shut` and `shut_reading`."""
 
     def __init__(self, connected: socket.socket, *, bytes_max: int, line_s: float) -> None:
         """`bytes_max` bounds what is read, `line_s` how long a line takes."""
@@ -63,10 +64,10 @@ class Lines:
         self._buffer = bytearray()
 
     def read(self, wait_s: float) -> dict[str, Any] | None:
-        """The next line; None when the other side has ended the connection.
+        """The next line; None if the other side has ended the connection.
 
-        Raises DeadlineError (nothing came within `wait_s`, or the rest of a line not in its time),
-        InvalidOperationError (no JSON object, or too long), OSError.
+        Raises DeadlineError (nothing came within `wait_s`, or the rest of a line took too long), InvalidOperationError
+        (no JSON object, or too long), OSError.
         """
         line = self._line(wait_s)
         if line is None:
@@ -107,7 +108,7 @@ class Lines:
             raise DeadlineError("the other side of the control socket says nothing") from None
 
     def write(self, value: Mapping[str, Any]) -> None:
-        """Raises DeadlineError if the other side does not take it in time, OSError when it is gone."""
+        """Write a line. Raises DeadlineError if the other side does not read it in time, OSError if it is gone."""
         self._socket.settimeout(self._line_s)
         try:
             self._socket.sendall(encode_line(value))
@@ -115,18 +116,18 @@ class Lines:
             raise DeadlineError("the other side of the control socket takes nothing") from None
 
     def shut_reading(self) -> None:
-        """Take nothing more: whoever reads from it wakes up, and what is asked can still be answered."""
+        """Read nothing more. A thread that reads wakes up, and accepted requests can still be answered."""
         self._shut(socket.SHUT_RD)
 
     def shut(self) -> None:
-        """End the connection: whoever reads from it or writes to it wakes up."""
+        """End the connection. Threads that read or write wake up."""
         self._shut(socket.SHUT_RDWR)
 
     def _shut(self, how: int) -> None:
         try:
             self._socket.shutdown(how)
         except OSError:
-            return  # the other side was faster
+            return  # the other side ended it first
 
     def close(self) -> None:
         self._socket.close()
@@ -137,7 +138,7 @@ def encode_line(value: Mapping[str, Any]) -> bytes:
 
 
 def require_no_gap(line: dict[str, Any] | None, request: int) -> dict[str, Any]:
-    """A reply to this request. Raises NodeSocketError if the node is gone, or answers something else."""
+    """The reply to this request. Raises NodeSocketError if the node is gone or answers something else."""
     if line is None:
         raise NodeSocketError("the node has ended the connection: it closed, or was killed")
     if line.get("id") not in (request, None):

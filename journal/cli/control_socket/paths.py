@@ -1,7 +1,7 @@
-"""Where control sockets are: `<directory>/<journal>/nodes/<name>.sock`, for the user who runs the node only.
+"""Where control sockets are: `<directory>/<journal>/nodes/<name>.sock`, which only the user who runs the node can open.
 
-A socket's address has little room, less than a path; where a path does not fit, the directory's descriptor stands for
-it. A node holds a lock beside its socket while it lives, so that what a killed one left is known to be stale.
+A socket's address has less room than a path. If a path does not fit, the directory's descriptor stands for it. A node
+holds a lock beside its socket while it lives, so that the socket of a killed node is known to be stale.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from journal.disk.slots import is_at, lock_file
 from journal.errors import NodeSocketError
 
 ADDRESS_BYTES_MAX = 107
-"""Linux' sun_path, with its final zero."""
+"""The size of Linux' sun_path, with its final zero."""
 
 LOOK_S = 1.0
-"""How long `accept` waits: a socket that was deleted is missed that often."""
+"""How long `accept` waits each time. A deleted socket is noticed within this time."""
 
 _FILE_BYTES_MAX = 72
 _HASH_DIGITS = 16
@@ -35,7 +35,7 @@ def sockets_directory(settings: Settings) -> Path:
 
 
 def socket_path(settings: Settings, node: str) -> Path:
-    """A node may have any name; a long one's end becomes its hash."""
+    """The path of a node's socket. A node may have any name; the end of a long name is replaced by its hash."""
     name = quote(node, safe="")
     if len(name) + len(_SUFFIX) > _FILE_BYTES_MAX:
         digest = hashlib.sha256(node.encode()).hexdigest()[:_HASH_DIGITS]
@@ -44,7 +44,7 @@ def socket_path(settings: Settings, node: str) -> Path:
 
 
 def sockets_of(settings: Settings) -> list[Path]:
-    """Sockets of this journal's nodes, of those that live and those that were killed. Raises NodeSocketError."""
+    """Sockets of this journal's nodes, living and killed ones. Raises NodeSocketError."""
     directory = sockets_directory(settings)
     try:
         return sorted(path for path in directory.iterdir() if path.suffix == _SUFFIX)
@@ -57,7 +57,7 @@ def sockets_of(settings: Settings) -> list[Path]:
 
 
 def node_of(path: Path) -> str:
-    """A socket's node, as far as the file's name says it."""
+    """The node that a socket belongs to, as far as the file's name says."""
     return unquote(path.stem)
 
 
@@ -75,7 +75,7 @@ def address_of(path: Path) -> Iterator[str]:
 
 
 def owner_of(path: Path) -> str:
-    """The owner of a file, or of the directory that hides it; `?` if that cannot be seen."""
+    """The owner of a file, or of the directory that hides it; `?` if that is not visible."""
     for each in (path, path.parent):
         with suppress(OSError, KeyError):
             return each.owner()
@@ -86,7 +86,8 @@ class OwnSocket:
     """A listening socket and its lock, until `close`."""
 
     def __init__(self, path: Path) -> None:
-        """Replaces what a killed node left. Raises NodeSocketError if a node of this name lives, or it cannot be."""
+        """This replaces what a killed node left. Raises NodeSocketError if a node of this name lives, or if the socket
+        cannot be created."""
         self.path = path
         self._lock = _locked(path)
         try:
@@ -97,12 +98,12 @@ class OwnSocket:
 
     @property
     def is_lost(self) -> bool:
-        """Whether somebody has deleted the socket, or its lock, so that nobody finds this node."""
+        """Whether somebody has deleted the socket or its lock, so that nobody finds this node."""
         return not (is_at(self._lock, _lock_of(self.path)) and self.path.is_socket())
 
     def renew(self) -> None:
-        """Make anew what was deleted. Raises NodeSocketError if a node of this name was started meanwhile, or it cannot
-        be."""
+        """Create again what was deleted. Raises NodeSocketError if a node of this name was started meanwhile, or if
+        that fails."""
         if not is_at(self._lock, _lock_of(self.path)):
             lock = _locked(self.path)
             os.close(self._lock)
@@ -142,7 +143,7 @@ def _listen(path: Path) -> socket.socket:
         path.unlink(missing_ok=True)
         with address_of(path) as address:
             listening.bind(address)
-        path.chmod(0o600)  # before it listens: nobody could connect yet
+        path.chmod(0o600)  # nobody can connect before it listens
         listening.listen()
     except OSError as error:
         listening.close()

@@ -1,4 +1,4 @@
-"""A node's side of one connection: requests become calls of its operations, one after the other."""
+"""A node's side of one connection: requests become calls of the node's operations, one after another."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from journal.limits import ID_MAX
 from journal.store.model import Message
 
 SEND_MESSAGES_MAX = 1000
-"""Of one request: a node does not go on for long for a peer that is gone."""
+"""Most messages in one request, so that a node does not work for long for a peer that is gone."""
 
 _T = TypeVar("_T")
 
 
 class Params:
-    """A request's parameters, which anybody may have written. Raises InvalidOperationError."""
+    """The parameters of a request, which anybody may have written. Raises InvalidOperationError."""
 
     def __init__(self, given: object) -> None:
         if not isinstance(given, dict):
@@ -40,7 +40,7 @@ class Params:
         return self._of(name, bool)
 
     def number(self, name: str) -> int:
-        """0 or more."""
+        """A number that is 0 or more."""
         value = self._of(name, int)
         if not 0 <= value <= ID_MAX:
             raise InvalidOperationError(f"parameter {name} is out of range")
@@ -53,7 +53,7 @@ class Params:
         return values
 
     def order(self) -> SendOrder:
-        """What `order_params` has encoded."""
+        """The `SendOrder` that `order_params` has encoded."""
         try:
             body = base64.b64decode(self.text("body"), validate=True)
         except binascii.Error as error:
@@ -77,7 +77,7 @@ class Params:
 
 
 def order_params(order: SendOrder) -> Json:
-    """A `SendOrder` of the command line: of a message only what `send` can say."""
+    """A `SendOrder` as parameters. Of a message they have only what `send` can set."""
     message = order.message
     return {
         "address": message.address,
@@ -98,14 +98,14 @@ Part = Callable[[Any], None]
 
 
 class Requests:
-    """What one connection asks. Used by its thread."""
+    """The requests of one connection. The connection's thread uses it."""
 
     def __init__(self, operations: NodeOperations) -> None:
         self._operations = operations
         self._receiving: Receiving | None = None
 
     def answer(self, request: Mapping[str, Any], part: Part) -> Any:
-        """The result. Raises JournalError."""
+        """The result of a request. Raises JournalError."""
         method = _METHODS.get(str(request.get("method")))
         if method is None:
             raise InvalidOperationError(

@@ -1,7 +1,8 @@
-"""The node's side of its control socket: a thread that accepts, and one for each connection, bounded in number.
+"""The node's side of its control socket: a thread that accepts, and a bounded number of threads, one for each
+connection.
 
-None of the node's own threads ever waits for a connection. A peer that says nothing, takes nothing, says nonsense or
-disappears costs its connection; what it had taken is given back.
+None of the node's own threads ever waits for a connection. A peer that is silent, reads nothing, sends nonsense or
+disappears loses its connection, and what it had taken is given back.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from journal.errors import DeadlineError, FullError, InvalidOperationError, Jour
 log = logging.getLogger(__name__)
 
 HELLO = "hello"
-"""Answered by the server itself, whatever the node is doing: who it is."""
+"""The request for the node's name. The server itself answers it, whatever the node is doing."""
 
 _NO_DESCRIPTORS_PAUSE_S = 1.0
 
 
 class ControlSocketServer:
-    """Serves from construction until `close`."""
+    """Serves from its construction until `close`."""
 
     def __init__(self, path: Path, node: str, operations: NodeOperations, limits: SocketLimits) -> None:
         """Raises NodeSocketError."""
@@ -52,15 +53,15 @@ class ControlSocketServer:
 
     @property
     def connections(self) -> int:
-        """How many there are now."""
+        """Number of connections now."""
         with self._lock:
             return len(self._connections)
 
     def close(self) -> None:
-        """Take no more requests, end the connections, and remove the socket. What was asked is still answered, if that
-        takes no longer than `close_s`."""
+        """Accept no more requests, end the connections, and remove the socket. Accepted requests are still answered, if
+        that takes no longer than `close_s`."""
         self._closing.set()
-        with suppress(OSError):  # it may be made anew just now: then the next look ends it
+        with suppress(OSError):  # it may be created again just now; then the next look ends it
             self._socket.listening.shutdown(socket.SHUT_RDWR)
         self._accepting.join()
         with self._lock:
@@ -86,11 +87,11 @@ class ControlSocketServer:
                 if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
                     log.warning("the control socket takes no connection: %s", error)
                     self._closing.wait(_NO_DESCRIPTORS_PAUSE_S)
-                continue  # closing, or a peer that gave up before it was accepted
+                continue  # the server closes, or the peer gave up before it was accepted
             self._take_on(connected)
 
     def _look(self) -> None:
-        """Make the socket anew if it was deleted; told once until that is done."""
+        """Create the socket again if it was deleted. A failure is logged once until that succeeds."""
         if not self._socket.is_lost:
             return
         try:
@@ -128,7 +129,7 @@ class ControlSocketServer:
         except _PeerGoneError as gone:
             log.debug("a connection of the control socket ended: %s", gone)
         except Exception:
-            # the thread's edge: whatever is wrong with one request must not go unnoticed, nor end the node
+            # the thread's edge: a failing request must be noticed and must not end the node
             log.exception("a connection of the control socket failed")
         finally:
             try:
@@ -139,7 +140,7 @@ class ControlSocketServer:
                 lines.close()
 
     def _answer(self, lines: Lines, requests: Requests) -> bool:
-        """Take one request and reply to it; False at the connection's end."""
+        """Read one request and reply to it; False if the connection has ended."""
         try:
             request = lines.read(self._limits.idle_s)
         except InvalidOperationError as error:
@@ -172,7 +173,7 @@ class ControlSocketServer:
 
 
 class _PeerGoneError(Exception):
-    """The other side disappeared, or hangs: its connection ends, whatever it had asked."""
+    """The other side has disappeared or hangs. Its connection ends, whatever it had asked."""
 
 
 def _write(lines: Lines, value: Mapping[str, object]) -> None:
@@ -183,7 +184,7 @@ def _write(lines: Lines, value: Mapping[str, object]) -> None:
 
 
 def _refuse(connected: socket.socket, connections_max: int) -> None:
-    """Say so if that is possible at once."""
+    """Refuse a connection, and say so if that is possible at once."""
     error = FullError(f"{connections_max} commands use this node's control socket: try again")
     connected.setblocking(False)
     try:

@@ -39,35 +39,37 @@ from loaders.node.roles import Role
 
 
 class ResumeSource(Protocol):
-    """As `NodeOperations.resume_source`."""
+    """The operation of `NodeOperations.resume_source`."""
 
     def __call__(self, source: str, /, *, skip: bool, operator: str) -> Mapping[str, Any]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class ServedNode:
-    """A node as its control socket sees it. The callables are called by any thread and must not block for long."""
+    """A node as its control socket sees it. Any thread may call the callables, which must not block for long."""
 
     served: Callable[[], Served | None]
-    """The activation that commands may use; None while the node is not active."""
+    """The activation for commands to use; None while the node is not active."""
     role: Callable[[], Role]
     status: Callable[[], Mapping[str, Any]]
-    """What `status` answers: values that JSON can say."""
+    """The answer of `status`: values that JSON can hold."""
     hand_over: Callable[[str], Mapping[str, Any]]
-    """Have the named node (empty: any) become active; what to answer. It may raise a JournalError."""
+    """Hand over to the named node (empty: to any); returns the answer. It may raise a JournalError."""
     active_node: Callable[[], str] = lambda: ""
-    """The name of the node that is active, as far as this one knows."""
+    """The name of the active node, as far as this node knows."""
     rows: RowsOf | None = None
-    """Rows as of the WAL's committed end, for `tx list`, `tx show` and `explain`; None: a read-only load's."""
+    """Rows as of the WAL's committed end, for `tx list`, `tx show` and `explain`. None means those of a
+    read-only load."""
     resume_source: ResumeSource | None = None
-    """Have a stopped source go on; what to answer. It may raise a JournalError. None: the node has no sources."""
+    """Let a stopped source go on; returns the answer. It may raise a JournalError. None means that the node has no
+    sources."""
 
 
 @contextmanager
 def control_socket(
     settings: Settings, node: ServedNode, *, limits: SocketLimits | None = None
 ) -> Iterator[ControlSocketServer]:
-    """Serve until the context ends, which is before the node's store and journal close. Raises NodeSocketError."""
+    """Serve until the context ends, which must be before the node's store and journal close. Raises NodeSocketError."""
     path = socket_path(settings, settings.node)
     server = ControlSocketServer(path, settings.node, NodeService(settings, node), limits or SocketLimits())
     try:
@@ -77,7 +79,7 @@ def control_socket(
 
 
 class NodeService:
-    """`NodeOperations` of a running node. Thread-safe."""
+    """`NodeOperations` of a running node. Any thread may use it."""
 
     def __init__(self, settings: Settings, node: ServedNode) -> None:
         self._journal = settings.journal
@@ -150,7 +152,8 @@ class NodeService:
         return StoreActing(self._served(), self._journal)
 
     def _knowing_outcomes(self) -> StoreActing:
-        """What was settled by hand since the load is in no memory, without a resource of the broker's own."""
+        """The activation with the outcomes of now: without a resource of the broker's own, nothing in memory knows what
+        was settled by hand since the load."""
         served = self._served()
         if served.resource is None:
             with self._rows() as state:
@@ -159,7 +162,7 @@ class NodeService:
 
     @contextmanager
     def _rows(self) -> Iterator[Rows]:
-        """One at a time: a node has other things to do."""
+        """Rows for one command at a time, as a node has other things to do."""
         if not self._reading.acquire(timeout=WAIT_S):
             raise FullError("others are reading this node's tables: try again")
         try:

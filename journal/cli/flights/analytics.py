@@ -1,8 +1,8 @@
-"""The demo's end in Spark: archives the run's WAL, computes queue analytics from the archive, writes the report.
+"""The demo's end in Spark: it archives the run's WAL, computes queue analytics from the archive, and writes the report.
 
-Run as `python -m journal.cli.flights.analytics`: Spark is in a process of its own. It tells what it does on standard
-output, one JSON object a line. Without `--archive` it reads the WAL itself: an archive that goes with the demo
-must not become the one that a journal on somebody's own broker waits for before it is trimmed.
+It runs as `python -m journal.cli.flights.analytics`, so that Spark has a process of its own. It reports on standard
+output, one JSON object on each line. Without `--archive` it reads the WAL itself: if the journal is on somebody's own
+broker, an archive that is deleted with the demo must not become the one that `trim` waits for.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _MASTER = "local[2]"
 
 
 def tell(event: str, **fields: object) -> None:
-    """One line for the demo."""
+    """Print one event for the demo."""
     sys.stdout.write(json.dumps({"event": event, **fields}) + "\n")
     sys.stdout.flush()
 
 
 def run(settings: Settings, archive: Path | None, report: Path) -> None:
-    """Raises MissingExtraError and ConfigError if Spark cannot be had."""
+    """Archive, compute and write. Raises MissingExtraError and ConfigError if Spark cannot be started."""
     with spark_session("kafka-journal demo", _MASTER, READING, SMALL) as spark:
         from loaders.spark.analytics.analytics import analytics
         from loaders.spark.archive.archive import archive as archive_wal

@@ -1,4 +1,4 @@
-"""How long the worker took to have the end of the WAL in the tables, by the broker's clock alone."""
+"""How long the worker took to apply the end of the WAL to the tables, by the broker's clock alone."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ _LOOK_S = 0.05
 def catch_up_seconds(
     kafka: Kafka, settings: Settings, identity: Identity, *, timeout_s: float, look: Callable[[], None]
 ) -> float:
-    """Wait until every shard's newest mark is at the WAL's last frame; from that frame to that mark, the slowest shard.
+    """Wait until every shard's newest mark has reached the WAL's last frame; returns the time from that frame to that
+    mark, for the slowest shard.
 
-    For a journal that nobody writes to any more. `look` is called meanwhile, and may raise. Raises DeadlineError.
+    Nobody may write to the journal any more. `look` is called meanwhile and may raise. Raises DeadlineError.
     """
     request_s = settings.request_timeout_ms / 1000
     until = time.monotonic() + timeout_s

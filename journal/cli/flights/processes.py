@@ -1,4 +1,4 @@
-"""The demo's child processes: started with a log each, looked at for their memory, ended whatever happens."""
+"""The demo's child processes. Each is started with a log, its memory is watched, and it is ended whatever happens."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ SILENCE_S = 120.0
 _LOOK_S = 0.5
 
 Event = dict[str, Any]
-"""One line of a node: `event` names it."""
+"""One line that a node prints; `event` is its name."""
 
 
 class Child:
-    """A process of ours, in a session of its own, so that Ctrl-C reaches the demo alone and the demo ends it in order.
+    """A child process in a session of its own, so that Ctrl-C reaches the demo alone, which ends the child in order.
 
     Its standard output is read as events; standard error goes to `log`.
     """
@@ -36,7 +36,7 @@ class Child:
         self.name = name
         self.log = log
         self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
-        # the settings are in the file that the arguments name, and nothing of the environment may change them
+        # the arguments name the file with the settings, which the environment must not change
         environment = {key: value for key, value in os.environ.items() if not key.startswith("KAFKA_JOURNAL_")}
         environment["XDG_CACHE_HOME"] = str(log.parent / "cache")
         with log.open("wb") as errors:
@@ -57,7 +57,7 @@ class Child:
         return self._process.pid
 
     def events(self, look: Callable[[], None]) -> Iterator[Event]:
-        """What it tells, until its end; `look` is called while it tells nothing. Raises DeadlineError."""
+        """The child's events until its end; `look` is called while there are none. Raises DeadlineError."""
         silence = 0
         while True:
             try:
@@ -74,23 +74,23 @@ class Child:
             yield event
 
     def require_alive(self) -> None:
-        """Raises DemoError if it ended by itself."""
+        """Raises DemoError if the child has ended by itself."""
         if self._process.poll() is not None:
             raise self.ended()
 
     def require_success(self) -> None:
-        """Wait for its end. Raises DemoError if it failed."""
+        """Wait for the child's end. Raises DemoError if it failed."""
         if self._process.wait(STOP_S) != 0:
             raise self.ended()
 
     def kill(self) -> None:
-        """SIGKILL; gives when it is gone."""
+        """Kill the child with SIGKILL; returns when it is gone."""
         self.require_alive()
         self._process.kill()
         self._process.wait()
 
     def stop(self, *, at_once: bool = False) -> None:
-        """SIGTERM, and SIGKILL if that does not help, or `at_once`."""
+        """Send SIGTERM, and SIGKILL if that does not help, or `at_once`."""
         if self._process.poll() is None:
             self._process.kill() if at_once else self._process.terminate()
             try:
@@ -110,7 +110,7 @@ class Child:
         self._events.put(None)
 
     def ended(self) -> DemoError:
-        """The error of having ended before its time; waits for the end."""
+        """The error for a child that has ended too early; this waits for its end."""
         self._process.wait(STOP_S)
         return DemoError(f"{self.name} ended with exit code {self._process.returncode}; its log: {self.log}")
 
@@ -134,11 +134,11 @@ class Processes:
         return child
 
     def watch(self, name: str, pid: int) -> None:
-        """Look at the memory of another process too."""
+        """Also watch the memory of another process."""
         self._watched[name] = psutil.Process(pid)
 
     def peaks(self) -> dict[str, int]:
-        """Bytes of resident memory at the most, by name."""
+        """The most resident memory in bytes, by name."""
         return dict(self._peaks)
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""What the demo found, and what of it should not be so."""
+"""What the demo found, and which of it is a problem."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from journal.cli.flights.processes import Event
 
 @dataclass(slots=True)
 class NodeRun:
-    """What a node told: its activation, where it began, and what is acknowledged."""
+    """What a node reported: its activation, where it began, and what is acknowledged."""
 
     activation: Event = field(default_factory=dict)
     comparison: Comparison | None = None
@@ -26,10 +26,10 @@ class NodeRun:
     committed: int = 0
     rolled_back: int = 0
     progress_step: int = 0
-    """What the progress says in the end: the last step, or the one before a last one that was prepared."""
+    """The step in the progress at the end: the last one, or the one before if the last one was prepared."""
 
     def take(self, event: Event) -> None:
-        """Note an event; ones about progress change nothing."""
+        """Note an event. Events about progress change nothing."""
         match event["event"]:
             case "active":
                 self.activation = event
@@ -45,7 +45,7 @@ class NodeRun:
 
     @property
     def done(self) -> int:
-        """Operations that this node's own appends came to: `operations` counts from the first one of all."""
+        """Number of operations that this node itself appended; `operations` counts those of the nodes before it too."""
         return self.operations - self.resumed_operations
 
     def to_json(self) -> dict[str, Any]:
@@ -69,8 +69,11 @@ ACTIVATION_PARTS = ("fence_s", "claim_s", "gate_s", "load_s", "ready_s")
 
 @dataclass(slots=True)
 class Result:
-    """The whole run. `operations` are those of the store on flights' messages: sent, acquired, acknowledged. Progress,
-    prepares and settlements are not counted, nor is Spark's time in `seconds`."""
+    """The whole run. `operations` are the store's operations on flights' messages: sent, acquired, acknowledged. They
+    do not include progress, prepares and settlements; `seconds` does not include Spark's time.
+
+    It has many attributes because it is the whole answer, one attribute for each part of the table.
+    """
 
     flights: int
     operations: int
@@ -85,13 +88,13 @@ class Result:
     corrected: Corrected
     verify: dict[str, Any]
     analytics: dict[str, Any]
-    """The queues as Spark saw them; or why it did not, under `missing`, which is no problem of the journal's."""
+    """The queues as Spark saw them. If Spark did not run, `missing` says why, which is no problem of the journal's."""
 
     memory_bytes: dict[str, int]
     seconds: float
 
     def problems(self) -> list[str]:
-        """Everything that should not be so, a sentence each; none if the demo succeeded."""
+        """All problems, a sentence each; none if the demo succeeded."""
         first, second, found = self.first, self.second, []
         if second.activation["epoch"] <= first.activation["epoch"]:
             found.append("node 2 did not begin an epoch of its own")
@@ -119,7 +122,7 @@ class Result:
         return found
 
     def to_json(self) -> dict[str, Any]:
-        """One object; units are in the keys."""
+        """The result as one object. Units are in the keys."""
         problems = self.problems()
         return {
             "ok": not problems,

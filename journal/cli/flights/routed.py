@@ -1,4 +1,4 @@
-"""The demo's two Kafka topics: configured, made before, and looked at in the end."""
+"""The demo's two Kafka topics: their configuration, their creation, and their comparison at the end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from journal.routing.config import RoutingConfig
 
 
 def with_routing(settings: Settings) -> Settings:
-    """The settings with the demo's route and source behind those that they have. Raises ConfigError."""
+    """The settings with the demo's route and source added to theirs. Raises ConfigError."""
     routing = settings.routing.model_dump(mode="json")
     routing["routes"] = [*routing["routes"], landed_route(settings.journal)]
     routing["sources"] = [*routing["sources"], corrections_source(settings.journal)]
@@ -30,7 +30,7 @@ def with_routing(settings: Settings) -> Settings:
 
 
 def make_topics(kafka: Kafka, settings: Settings) -> None:
-    """Raises DemoError for one with records: of a demo that was before."""
+    """Create the topics. Raises DemoError if one has records of an earlier demo."""
     config = {"min.insync.replicas": str(settings.min_insync_replicas)}
     timeout_s = settings.request_timeout_ms / 1000
     cluster = kafka.cluster()
@@ -48,7 +48,7 @@ def make_topics(kafka: Kafka, settings: Settings) -> None:
 
 
 def compare_routed(kafka: Kafka, settings: Settings, flights: Path) -> RoutedFlights:
-    """The topic of landed flights against the flights; once a worker has applied all of the WAL."""
+    """Compare the topic of landed flights with the flights. A worker must have applied the whole WAL."""
     topic = landed_topic(settings.journal)
     records = read_committed(kafka, topic, PARTITIONS, settings.request_timeout_ms / 1000)
     return compare_landings(topic, len(records), expected_landings(read_in_order(flights)), landings_in(records))

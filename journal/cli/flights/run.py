@@ -49,7 +49,7 @@ CATCH_UP_TIMEOUT_S = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be done: `flights` in order in a file, and how much that comes to."""
+    """What to run: a file of `flights` in order, and the numbers that follow from it."""
 
     archive: Path
     rows: int | None
@@ -62,7 +62,7 @@ class Plan:
 
 
 class Demo:
-    """One run in `work`, a directory of its own. `say` is told each stage, for people."""
+    """One run in `work`, a directory of its own. `say` is called with each stage, for people."""
 
     def __init__(
         self,
@@ -75,8 +75,8 @@ class Demo:
         report: Path,
         archived: bool,
     ) -> None:
-        """`report` is where the page of the queue analytics goes; they come from an archive if the run is `archived`,
-        else from the WAL."""
+        """`report` is the file for the page of queue analytics. They come from an archive if the run is `archived`,
+        otherwise from the WAL."""
         self._report = report
         self._archived = archived
         self._settings = with_routing(settings)
@@ -87,7 +87,7 @@ class Demo:
         self._config = work / "settings.toml"
 
     def run(self, rows: int | None) -> Result:
-        """All of it. Raises DemoError when a process ends before its time, and what the journal raises."""
+        """Run everything. Raises DemoError if a process ends too early, and the journal's errors."""
         began = time.monotonic()
         identity = self._init()
         worker = self._start_worker("worker 1")
@@ -99,7 +99,7 @@ class Demo:
         node.kill()
         worker.kill()
         killed = time.monotonic()
-        for event in node.events(look=_nothing):  # what it had told before it was killed
+        for event in node.events(look=_nothing):  # what it printed before it was killed
             first.take(event)
         self._say(f"node 1 and worker 1 killed with SIGKILL, {first.operations:,} operations acknowledged")
 
@@ -189,15 +189,15 @@ class Demo:
         return ["-m", "journal.cli.child", name, "--config", str(self._config)]
 
     def _start_node(self, name: str, plan: Plan, *, hold_at: int = 0) -> Child:
-        """With `hold_at`, it gets no further than that many operations: however short the run, the kill finds it
-        writing."""
+        """Start a node. With `hold_at` it goes no further than that many operations, so that the kill finds it writing
+        even in a short run."""
         arguments = ["-m", "journal.cli.flights.node", "--config", str(self._config), "--name", name.replace(" ", "-")]
         arguments += ["--flights", str(plan.flights), "--in-doubt-every-days", str(plan.rule.every_days)]
         arguments += ["--corrections", str(len(plan.corrections))]
         return self._processes.start(name, [*arguments, "--hold-at", str(hold_at)])
 
     def _until_half(self, node: Child, worker: Child, plan: Plan, corrector: Corrector, hold_at: int) -> NodeRun:
-        """Follow a node until half of all operations are acknowledged, and others in flight, if it does not hold."""
+        """Follow a node until half of all operations are acknowledged and, unless it holds, others are in flight."""
         run = NodeRun()
         for event in node.events(look=worker.require_alive):
             run.take(event)
@@ -210,7 +210,7 @@ class Demo:
         raise node.ended()
 
     def _to_the_end(self, node: Child, worker: Child, plan: Plan, corrector: Corrector) -> tuple[NodeRun, float]:
-        """Follow a node until it ends: what it told, and when it became active."""
+        """Follow a node until it ends; returns what it reported, and when it became active."""
         run = NodeRun()
         active = 0.0
         for event in node.events(look=worker.require_alive):
@@ -237,8 +237,8 @@ class Demo:
     # ---- after -----------------------------------------------------------------------------------------------------
 
     def _compare(self, plan: Plan) -> tuple[Comparison, int, Corrected]:
-        """Every queue that a load of the tables gives, against what the flights come to; the last step; and what was
-        taken in, against what was produced."""
+        """Compare every queue of a load with the flights, the last step with the plan, and what was taken in with what
+        was produced."""
         settings = self._settings
         loader = QueueLoader(
             references_in_memory_max=REFERENCES_IN_MEMORY_MAX, queue_references_in_memory_max=REFERENCES_IN_MEMORY_MAX
@@ -265,7 +265,7 @@ class Demo:
         return compare(final_state(plan.archive, plan.rows, plan.rule), contents), step, corrected
 
     def _verify(self) -> dict[str, Any]:
-        """What `kafka-journal verify` says."""
+        """The result of `kafka-journal verify`."""
         checker = self._processes.start("verify", [*self._command("verify"), "--json"])
         reports = list(checker.events(look=_nothing))
         if not reports:
@@ -277,7 +277,7 @@ class Demo:
         return report | {name: sum(shard[name] for shard in shards) for name in ("wal_records", "rows", "records")}
 
     def _analytics(self) -> dict[str, Any]:
-        """What Spark makes of the run; or, under `missing`, why there is nothing: the demo does without."""
+        """The queues as Spark saw them, or why it did not under `missing`. The demo succeeds without it."""
         arguments = [
             "-m",
             "journal.cli.flights.analytics",

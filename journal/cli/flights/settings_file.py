@@ -1,4 +1,4 @@
-"""Settings as a TOML file, so that every process of the demo has the same, wherever they came from."""
+"""Settings as a TOML file, so that all processes of the demo have the same ones, wherever these came from."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from journal.config import Settings
 
 
 def toml_of(settings: Settings) -> str:
-    """All but the node's name: each process has its own."""
+    """All settings but the node's name, as each process has a name of its own."""
     lines, tables = [], []
     for name, value in settings.model_dump(mode="json", exclude_none=True).items():
         if isinstance(value, dict):

@@ -11,7 +11,7 @@ from journal.cli.spark.analytics import show as show_analytics
 
 
 def show(result: Result) -> None:
-    """On standard output: what the nodes did, what came of it, and the queues as Spark saw them."""
+    """Print what the nodes did, the result, and the queues as Spark saw them, on standard output."""
     first, second = _column(result.first), _column(result.second)
     title = f"{result.flights:,} departures, {result.operations:,} operations in {result.seconds:.0f} s"
     print_table(title, ("", "node 1", "node 2"), [(name, first[name], second[name]) for name in first])
@@ -21,7 +21,7 @@ def show(result: Result) -> None:
 
 
 def verdict(result: Result) -> list[str]:
-    """What is not as it must be, and where it differs; or one line that all is well."""
+    """The problems and where they are, or one line that all is well."""
     problems = result.problems()
     if not problems:
         return ["every queue and topic is as the flights say, and verify agrees"]

@@ -1,1 +1,2 @@
-"""What commands do with a journal, written once: over a read-only load, as the active node, or inside a running one."""
+"""What commands do with a journal, written once: over a read-only load, as the active node, or inside a
+running node."""

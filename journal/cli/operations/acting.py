@@ -1,4 +1,5 @@
-"""Acting on a journal as its active node: the same inside a running node and in a command that is one for its time."""
+"""What commands do as the active node. It is the same inside a running node and in a command that is the active node
+while it lasts."""
 
 from __future__ import annotations
 
@@ -38,21 +39,21 @@ from journal.xa.resource import XaResource
 log = logging.getLogger(__name__)
 
 RECEIVER = "kafka-journal receive"
-"""How the holders of `receive` begin."""
+"""The beginning of the holders' names of `receive`."""
 
 WAIT_S = 60.0
-"""Bound of each wait for durability."""
+"""The longest wait for durability."""
 
 PATIENCE_S = 5.0
 """How long a receiver waits while its node, slow or just continued, does not know whether it is still active."""
 
 _LOOK_EVERY_S = 0.02
 _BATCH_MESSAGES = 256
-"""Durable before the next are accepted: whoever else uses the store finds room in its queue."""
+"""This many messages are durable before more are accepted, so that other users of the store find room in its queue."""
 
 
 class ServedJournal(OutcomeRecords, Protocol):
-    """A journal of any kind that was activated."""
+    """An activated journal of any kind."""
 
     @property
     def current(self) -> bool: ...
@@ -67,13 +68,13 @@ class Served(NamedTuple):
     store: MessageStore
     journal: ServedJournal
     outcomes: Sequence[OutcomeRow] = ()
-    """The XA outcomes that its load found (`LoadedStore.outcomes`)."""
+    """The XA outcomes that the activation's load found (`LoadedStore.outcomes`)."""
     resource: XaResource | None = None
-    """The broker's own, if it has one: it must hear of what is settled by hand."""
+    """The broker's own XA resource, if it has one: it must be told what is settled by hand."""
 
 
 class StoreActing:
-    """`Acting` on an activation."""
+    """`Acting` on an activation with a message store."""
 
     def __init__(self, served: Served, journal_name: str, progress: Progress = no_progress) -> None:
         self._served = served
@@ -97,7 +98,7 @@ class StoreActing:
         store = self._served.store
         if all(info.config.name != queue for info in store.queues()):
             raise missing_queue(queue, self._name)
-        # a name of its own: two receivers at once must not give back each other's messages
+        # a name of its own, as two receivers at once must not give back each other's messages
         return StoreReceiving(self._served, queue, f"{RECEIVER} {receiver} {uuid.uuid4().hex[:8]}")
 
     def settle(self, tx: int, *, commit: bool, operator: str) -> int:
@@ -119,7 +120,7 @@ class StoreActing:
 
 
 class JournalActing:
-    """Settling on a journal without a store: what is in doubt may be any broker's."""
+    """Settles transactions of a journal without a store, which may be any broker's."""
 
     def __init__(self, journal: BlockingJournal, loaded: LoadedRows, journal_name: str) -> None:
         self._journal = journal
@@ -127,14 +128,14 @@ class JournalActing:
         self._name = journal_name
 
     def settle(self, tx: int, *, commit: bool, operator: str) -> int:
-        """As `Acting.settle`."""
+        """The operation of `Acting.settle`."""
         row = _row_of(self._loaded.prepared, tx, self._name)
         settle(self._journal, self._journal, self._loaded, tx, commit=commit)
         _note_settled(row, commit=commit, operator=operator)
         return epoch_of(self._journal)
 
     def forget(self, xid: str, *, operator: str) -> int:
-        """As `Acting.forget`."""
+        """The operation of `Acting.forget`."""
         resource = XaResource(self._journal, self._journal, self._loaded, clock_ms=wall_ms)
         _forget(resource, xid, self._name, operator)
         return epoch_of(self._journal)
@@ -167,7 +168,7 @@ def _forget(resource: XaResource, xid: str, journal: str, operator: str) -> None
 
 
 class _Loaded(NamedTuple):
-    """What XA is told."""
+    """What an XA resource is told of a load."""
 
     prepared: Sequence[PreparedRow]
     outcomes: Sequence[OutcomeRow]
@@ -178,12 +179,13 @@ def _prepared(store: MessageStore) -> list[PreparedFound]:
 
 
 def settle(transactions: Transactions, records: OutcomeRecords, loaded: LoadedRows, tx: int, *, commit: bool) -> None:
-    """With an xid the outcome is kept, too, until the coordinator has heard of it."""
+    """Settle a transaction. If it has an xid, its outcome is kept until the coordinator has heard of it."""
     settle_with(XaResource(transactions, records, loaded, clock_ms=wall_ms), transactions, tx, commit=commit)
 
 
 def settle_with(resource: XaResource, transactions: Transactions, tx: int, *, commit: bool) -> None:
-    """Past the resource only what it knows nothing of. Raises XidError for a branch that is being settled already."""
+    """Settle a transaction by the resource, or past it if the resource does not know it. Raises XidError for a branch
+    that is being settled already."""
     xid = resource.xid_of(tx)
     if xid is not None:
         resource.settle(xid, commit=commit)
@@ -213,7 +215,8 @@ def _queues_of(store: MessageStore, address: str) -> list[str]:
 
 
 def routed_to(infos: Sequence[QueueInfo]) -> list[str]:
-    """Of an address' queues all that are multicast, and the anycast one with the fewest messages."""
+    """The queues of an address that a message goes to: all multicast ones, and the anycast one with the fewest
+    messages."""
     names = [info.config.name for info in infos if info.config.routing is Routing.MULTICAST]
     anycast = [info for info in infos if info.config.routing is Routing.ANYCAST]
     if anycast:
@@ -235,14 +238,14 @@ class StoreReceiving:
         self._patience_s = patience_s
 
     def take(self) -> Json | None:
-        """The next message, None if none is ready. Raises StateError if the node may hand out nothing for long."""
+        """The next message; None if none is ready. Raises StateError if the node may hand out nothing for long."""
         until = time.monotonic() + self._patience_s
         while True:
             current = self._journal.current
             delivery = self._store.take(self._queue, self._holder)
             if delivery is not None:
                 return _received_line(delivery, self._store.message(delivery.message))
-            if not current or not self._journal.current:  # that is no empty queue
+            if not current or not self._journal.current:  # the queue may not be empty
                 _wait_to_be_current(until)
             elif 0 < self._store.next_due() <= wall_ms():
                 self._store.tick()
@@ -260,7 +263,7 @@ class StoreReceiving:
         return max(0, self._store.queue(self._queue).ready - self._expired())
 
     def _expired(self) -> int:
-        """How many of the queue are ready and handed out to nobody, of the first `BROWSE_MAX` that have expired."""
+        """Number of expired messages that are ready and handed out to nobody, among the queue's first `BROWSE_MAX`."""
         expired = self._store.expired(BROWSE_MAX, agreed=False)
         return sum(self._is_ready(message) for message, queue in expired if queue == self._queue)
 
@@ -272,23 +275,23 @@ class StoreReceiving:
         return any(each.queue == self._queue and each.state is ReferenceState.READY for each in references)
 
     def close(self) -> None:
-        """What was taken and not acknowledged is ready again, with its redelivery count raised."""
+        """Give back what was taken and not acknowledged: it is ready again, with a higher redelivery count."""
         try:
             give_back(self._store, self._holder)
         except JournalError as error:
-            # the next activation gives back what nobody comes for
+            # the next activation gives back what nobody claims
             log.info("%s holds what it took until the next activation: %s", self._holder, error)
 
 
 def _wait_to_be_current(until: float) -> None:
-    """For a moment: the writer commits again by itself."""
+    """Wait a little until the node knows that it is active; the writer commits again by itself."""
     if time.monotonic() >= until:
         raise StateError("this node did not know that it was still the active one: call again")
     time.sleep(_LOOK_EVERY_S)
 
 
 def give_back(store: MessageStore, holder: str) -> Pending:
-    """Everything that a holder has, however full the journal is now."""
+    """Give back everything that a holder has, even if the journal is full now."""
     while True:
         try:
             return store.release_holder(holder)
@@ -297,7 +300,7 @@ def give_back(store: MessageStore, holder: str) -> Pending:
 
 
 def give_back_of_the_dead(store: MessageStore) -> None:
-    """What receivers hold that were killed, in a store that nobody else uses yet."""
+    """Give back what killed receivers hold, in a store that nobody else uses yet."""
     for holder in store.holders():
         if holder.startswith(RECEIVER):
             give_back(store, holder).wait(WAIT_S)

@@ -1,6 +1,6 @@
-"""What `explain` says of a record: what it is, and why it is still there.
+"""What `explain` shows of a record: what it is, and why it still exists.
 
-The queues say what refers to a message, the prepared transactions what they hold of any record.
+The queues say what refers to a message, and the prepared transactions say what they hold of any record.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ _WILL: Mapping[str, str] = {
 
 @dataclass(slots=True)
 class Explanation:
-    """What a record is, and why it is there."""
+    """What a record is, and why it exists."""
 
     id: int
     what: str
     facts: dict[str, Any]
     why: list[str] = field(default_factory=list)
     references: list[dict[str, Any]] = field(default_factory=list)
-    """Of a message, one a queue."""
+    """A message's references, one for each queue."""
     transactions: list[dict[str, Any]] = field(default_factory=list)
-    """Those in doubt that touch it."""
+    """The transactions in doubt that touch the record."""
 
 
 class Explaining:
-    """One record looked up in a state."""
+    """Looks up one record in a state."""
 
     def __init__(
         self, record_id: int, queues: QueuesView, base: Base, shards: int, now_ms: float, progress: Progress
@@ -64,14 +64,14 @@ class Explaining:
         self._progress = progress
         self._touching: dict[int, InDoubt] = {}
         self._destroying: dict[str, InDoubt] = {}
-        """By queue."""
+        """For each queue, the transaction that destroys it."""
         for each in in_doubt(base):
             if any(op.id == record_id for op in each.operations):
                 self._touching[each.tx] = each
             self._destroying.update(dict.fromkeys(each.destroys, each))
 
     def explanation(self) -> Explanation | None:
-        """None if there is no such record, nor a transaction that would add it."""
+        """The explanation; None if there is no such record, and no transaction that would add it."""
         found = self._found()
         if found is None:
             return None
@@ -101,7 +101,8 @@ class Explaining:
         return Explanation(self._id, what, facts | {"shard": shard_of(self._id, self._shards)}, list(why))
 
     def _not_there(self) -> Explanation | None:
-        """It may be on its way; or the number may be a transaction's."""
+        """The explanation of a record that does not exist: a transaction may add it, or the number may be a
+        transaction's."""
         if self._touching:
             return self._explained("record", {}, "it is not there yet")
         infos = self._queues.references(self._id)
@@ -136,7 +137,7 @@ class Explaining:
         return self._of_queues(self._explained("message", facts), infos, message.expires)
 
     def _of_queues(self, found: Explanation, infos: Sequence[ReferenceInfo], expires: int, *why: str) -> Explanation:
-        """With what the queues say that have the message."""
+        """The explanation of a message, with what its queues say."""
         found.why += [*why, *(self._why(info, expires) for info in infos)]
         for info in infos:
             line = {"queue": info.queue, "state": info.state.value, "holder": info.holder}
@@ -144,11 +145,11 @@ class Explaining:
         return found
 
     def _acknowledged(self) -> Sequence[int]:
-        """Queues that have settled it."""
+        """Queues that have settled the message."""
         return [update.subject for update in _updates_of(self._base, self._id) if update.kind == ACKNOWLEDGE]
 
     def _why(self, info: ReferenceInfo, expires: int) -> str:
-        """Why one queue still has it."""
+        """Why one queue still has the message."""
         before = f", handed out {info.deliveries} times before" if info.deliveries else ""
         match info.state:
             case ReferenceState.HELD:
@@ -158,7 +159,7 @@ class Explaining:
             case ReferenceState.LOCKED:
                 transaction = self._touching[info.tx]
                 does = {(each.queue, each.message): each.does for each in transaction.references}
-                # nothing is told of a queue that is not durable
+                # a load tells nothing of queues that are not durable
                 will = _WILL[does.get((info.queue, self._id), "changes")]
                 why = f"{_named(transaction)} {will}, or not: {_look_at(info.tx)}"
             case ReferenceState.SCHEDULED:
@@ -214,7 +215,7 @@ class Explaining:
         return self._explained("chunk", {"bytes": len(record.data), "message": message}, why)
 
     def _message_of_chunk(self) -> int:
-        """Its message, 0 if none has it: all are looked at."""
+        """The message that a chunk belongs to; 0 if there is none. All messages are looked at."""
         needle = self._id.to_bytes(8, "little")
         for count, (key, value) in enumerate(self._base.scan(RECORD_TAG)):
             if count % _PROGRESS_ROWS == 0:
@@ -228,7 +229,7 @@ class Explaining:
     def _outcome(self, record: Record) -> Explanation:
         try:
             outcome = decode_outcome(self._id, record.data)
-        except RowError:  # any journal may have records of that kind
+        except RowError:  # another broker may use this kind for something else
             return self._plain(record)
         decision = decision_word(outcome.decision)
         facts = {"xid": text(outcome.xid), "decision": decision, "timestamp": outcome.timestamp}

@@ -1,4 +1,4 @@
-"""Prepared transactions as a state's rows have them, and as `--json` prints them."""
+"""Prepared transactions, from a state's rows, as `--json` prints them."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _DOES: dict[int, str] = {ROUTE: "adds", ACKNOWLEDGE: "acknowledges", REFERENCE: 
 
 
 class Reference(NamedTuple):
-    """What a transaction does to a queue of a message store."""
+    """What a transaction does to one queue of a message store."""
 
     queue: str
     message: int
     does: str
-    """`adds` the message, or `acknowledges` or `changes` (acquires, releases, counts, schedules) one: until then the
-    queue holds it locked."""
+    """`adds` a message, or `acknowledges` or `changes` one (acquires, releases, counts, schedules). Until the
+    transaction is settled, the queue holds that message locked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,32 +38,33 @@ class InDoubt:
     data: bytes
     prepared_ms: int
     shards: Sequence[int]
-    """Those that have a part of it."""
+    """The shards that have a part of the transaction."""
     prepared_in: int
-    """In how many it was prepared: more, if a part was settled alone, or never prepared, because of a skip."""
+    """Number of shards in which it was prepared. It is larger if a part was settled alone, or never prepared, because
+    of a skip."""
     operations: Sequence[Operation]
     references: Sequence[Reference]
     destroys: Sequence[str]
-    """Queues of a message store."""
+    """Queues of a message store that the transaction destroys."""
 
     @property
     def xid(self) -> Xid | None:
-        """None for one that was prepared without XA."""
+        """The xid; None if the transaction was prepared without XA."""
         return decode_xid(self.data)
 
     @property
     def text(self) -> str:
-        """What it is called."""
+        """The name by which people know the transaction."""
         return name_of(self.data)
 
     @property
     def records(self) -> int:
-        """How many records its operations hold locked."""
+        """Number of records that its operations hold locked."""
         return len({op.id for op in self.operations})
 
 
 def name_of(data: bytes) -> str:
-    """What a transaction with this data is called: its xid, or the data."""
+    """The name of a transaction with this data: its xid, or the data."""
     xid = decode_xid(data)
     return printable(data) if xid is None else text(xid)
 
@@ -84,7 +85,7 @@ def in_doubt(base: Base) -> Iterator[InDoubt]:
 
 
 def find_in_doubt(base: Base, tx: int, journal: str) -> InDoubt:
-    """Raises TransactionUnknownError, which says where to look."""
+    """The transaction with this id. Raises TransactionUnknownError, which says where to look."""
     for transaction in in_doubt(base):
         if transaction.tx == tx:
             return transaction
@@ -103,19 +104,19 @@ def _prepared_ms(base: Base, tx: int, parts: Sequence[LoadedPart]) -> int:
 
 
 def references_of(base: Base, operations: Sequence[Operation]) -> list[Reference]:
-    """What operations do to the queues of a message store; nothing if the journal is not one's."""
+    """What operations do to the queues of a message store; nothing if the journal belongs to another broker."""
     does: dict[tuple[int, int], str] = {}
     for op in operations:
         if op.type == UPDATE and op.kind in _DOES:
             key = op.subject, op.id
-            if op.kind != REFERENCE or key not in does:  # what is added or acknowledged may be changed before
+            if op.kind != REFERENCE or key not in does:  # a message may be changed before it is acknowledged
                 does[key] = _DOES[op.kind]
     names = {queue: queue_name(base, queue) for queue in {queue for queue, _ in does}}
     return [Reference(names[queue], message, each) for (queue, message), each in does.items() if names[queue]]
 
 
 def queue_name(base: Base, record_id: int) -> str:
-    """Empty if there is no such queue; any journal may have records of that kind."""
+    """The queue's name; empty if there is no such queue. Another broker may use this kind for something else."""
     row = base.get(record_key(record_id))
     record = Record() if row is None else Record.FromString(row)
     try:

@@ -1,4 +1,4 @@
-"""Looking at a journal, whichever states it is asked of: a read-only load's, or a running node's."""
+"""Looking at a journal: the same for the state of a read-only load and for that of a running node."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PROGRESS_MESSAGES = 256
 
 
 class Rows(Protocol):
-    """A consistent state's rows, and the marks that they are the fold of: a `SnapshotState` is such."""
+    """The rows of a consistent state, and the marks whose fold they are. A `SnapshotState` is one."""
 
     @property
     def base(self) -> Base: ...
@@ -45,10 +45,10 @@ RowsOf = Callable[[], AbstractContextManager[Rows]]
 
 
 class States(Protocol):
-    """Where a journal's state is looked at; each is open until its context ends."""
+    """Where a journal's state is looked at. Each state is open until its context ends."""
 
     progress: Progress
-    """Shows how far what goes through a state is."""
+    """Shows the progress of what reads a state."""
 
     def rows(self) -> AbstractContextManager[Rows]: ...
 
@@ -61,7 +61,7 @@ class States(Protocol):
 
 
 class LoadedStates:
-    """States of read-only loads, of which each context makes one; they disturb nobody."""
+    """States of read-only loads, a new load for each context. They disturb nobody."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -88,7 +88,7 @@ class LoadedStates:
 
 
 class ServedStates:
-    """States of a node that is at work: the queues of its store, and rows."""
+    """States of a working node: the queues of its store, and rows."""
 
     progress: Progress = staticmethod(no_progress)
 
@@ -107,13 +107,13 @@ class ServedStates:
             yield state, queues
 
     def outcomes(self, rows: Rows) -> Sequence[KeptOutcome]:
-        """Those that the broker's own resource knows, if it has one: a node has other things to do than to scan."""
+        """The outcomes that the broker's own resource knows, if it has one, so that the node need not scan for them."""
         return kept_outcomes(rows.base, self.progress) if self._resource is None else self._resource.outcomes()
 
 
 @contextmanager
 def rows_of_a_load(settings: Settings) -> Iterator[SnapshotState]:
-    """Rows of a read-only load inside a node, whose copies lie with the node's own."""
+    """Rows of a read-only load inside a node. Its copies are kept with the node's own."""
     copies = settings.journal_directory / "read"
     with (
         opened_journal(settings) as (kafka, rows),
@@ -123,7 +123,7 @@ def rows_of_a_load(settings: Settings) -> Iterator[SnapshotState]:
 
 
 class StateLooking:
-    """`Looking` at states. What it gives may be read until it is closed."""
+    """`Looking` at states. What it returns may be read until it is closed."""
 
     def __init__(self, journal: str, states: States) -> None:
         self._journal = journal
@@ -190,7 +190,7 @@ class StateLooking:
 
 
 def missing_queue(queue: str, journal: str) -> QueueMissingError:
-    """Says where to look."""
+    """The error for a missing queue, which says where to look."""
     return QueueMissingError(f"there is no queue {queue}: kafka-journal queues -j {journal} lists those that there are")
 
 

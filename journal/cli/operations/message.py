@@ -1,4 +1,4 @@
-"""One message as a store at work has it."""
+"""One message, as a working store has it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from journal.store.store import MessageStore
 
 
 def read_message(store: MessageStore, message_id: int, journal: str) -> MessageRead:
-    """Reads the local copy. Raises RecordMissingError."""
+    """The message, read from the local copy. Raises RecordMissingError."""
     try:
         entry = store.describe(message_id)
         if not entry.durable:
@@ -22,7 +22,7 @@ def read_message(store: MessageStore, message_id: int, journal: str) -> MessageR
 
 
 def missing_message(message_id: int, journal: str) -> RecordMissingError:
-    """Says where to look."""
+    """The error for a missing message, which says where to look."""
     return RecordMissingError(
         f"no message {message_id} lives in journal {journal}; of one that was deleted "
         f"`kafka-journal routes replay ROUTE --ids {message_id} --dry-run` tells"

@@ -1,4 +1,5 @@
-"""Kept outcomes of global transactions: found in a state's rows, as `--json` prints them, and forgotten by hand."""
+"""Kept outcomes of global transactions: found in a state's rows, shown as `--json` prints them, and forgotten
+by hand."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ _PROGRESS_ROWS = 4096
 
 
 def kept_outcomes(base: Base, progress: Progress) -> list[KeptOutcome]:
-    """Those of a state, in order of record: all records are looked at."""
+    """The outcomes of a state, in order of record. All records are looked at."""
     found = []
     for count, (key, value) in enumerate(base.scan(RECORD_TAG)):
         if count % _PROGRESS_ROWS == 0:
@@ -35,13 +36,13 @@ def kept_outcomes(base: Base, progress: Progress) -> list[KeptOutcome]:
             continue
         record = Record.FromString(value)
         if record.kind == OUTCOME:
-            with suppress(RowError):  # any journal may have records of that kind
+            with suppress(RowError):  # another broker may use this kind for something else
                 found.append(decode_outcome(record.id, record.data))
     return found
 
 
 def outcomes_among(rows: Sequence[OutcomeRow]) -> list[OutcomeRow]:
-    """Those of a load that are outcomes: any journal may have records of that kind."""
+    """The rows of a load that are outcomes; another broker may use the kind for something else."""
     found = []
     for row in rows:
         with suppress(RowError):
@@ -51,12 +52,12 @@ def outcomes_among(rows: Sequence[OutcomeRow]) -> list[OutcomeRow]:
 
 
 def outcome_rows(base: Base) -> list[OutcomeFound]:
-    """The same as a load finds them."""
+    """Outcomes as a load finds them."""
     return [OutcomeFound(kept.record_id, kept.encoded()) for kept in kept_outcomes(base, no_progress)]
 
 
 def decision_word(decision: Outcome.Decision.ValueType) -> str:
-    """What it is called."""
+    """The word for a decision."""
     return Outcome.Decision.Name(decision).lower().replace("_", " ")
 
 
@@ -72,7 +73,8 @@ def outcome_line(kept: KeptOutcome, now_ms: float) -> Json:
 
 
 def forgettable(lines: Sequence[Json], xid: str, journal: str) -> Json:
-    """The outcome of an xid, called as its line says. Raises XidError for one that nobody may forget by hand."""
+    """The outcome of an xid, named as its line shows it. Raises XidError for an outcome that nobody may
+    forget by hand."""
     found = [line for line in lines if line["text"] == xid]
     if not found:
         raise XidError(
@@ -100,7 +102,7 @@ def forgettable(lines: Sequence[Json], xid: str, journal: str) -> Json:
 
 
 def forget(resource: XaResource, xid: str, journal: str) -> None:
-    """Durable when it returns. Raises as `forgettable`."""
+    """Forget an outcome. This is durable when it returns. Raises the errors of `forgettable`."""
     kept = {outcome.record_id: outcome for outcome in resource.outcomes()}
     line = forgettable([outcome_line(outcome, 0.0) for outcome in kept.values()], xid, journal)
     resource.forget(kept[line["record"]].xid)

@@ -1,4 +1,4 @@
-"""The operations of commands, and their values: what JSON can say, so that a socket may lie in between.
+"""The operations of commands and their values. The values can be written as JSON, so that a socket may lie in between.
 
 `Looking` changes nothing, `Acting` needs the active node, and a running node does both (`NodeOperations`).
 """
@@ -20,35 +20,35 @@ class SendOrder:
 
     message: Message
     queues: Sequence[str] = ()
-    """None: as the address routes."""
+    """The queues to route to; None for those that the address routes to."""
     count: int = 1
     create: bool = False
-    """Make the address, and a queue of its name, if missing."""
+    """Create the address, and a queue of the same name, if missing."""
 
 
 class Sent(NamedTuple):
-    """What became of it: durable."""
+    """The result of `send`; everything in it is durable."""
 
     queues: list[str]
     messages: list[int]
 
 
 class QueuesFound(NamedTuple):
-    """The lines of `queues`, and how many messages no queue refers to."""
+    """The lines of `queues`, and the number of messages that no queue refers to."""
 
     queues: list[Json]
     orphaned: int
 
 
 class MessagesFound(NamedTuple):
-    """How many messages a queue has, and the lines of those asked for."""
+    """The number of messages in a queue, and the requested lines."""
 
     total: int
     lines: Iterator[Json]
 
 
 class MessageRead(NamedTuple):
-    """A message as its record has it, and a large one's body, which the record has not, piece by piece."""
+    """A message as its record has it, and the body of a large one, which the record does not have, piece by piece."""
 
     data: bytes
     is_large: bool
@@ -56,7 +56,7 @@ class MessageRead(NamedTuple):
 
 
 class TransactionsFound(NamedTuple):
-    """The lines of transactions in doubt, and of the outcomes that are kept for those who have to hear of them."""
+    """The lines of transactions in doubt, and of outcomes that are kept until their coordinators have heard of them."""
 
     in_doubt: list[Json]
     outcomes: list[Json]
@@ -71,69 +71,72 @@ class TransactionFound(NamedTuple):
 
 
 class Receiving(Protocol):
-    """Messages taken one by one for one receiver, until `close` gives back what was not acknowledged."""
+    """Messages that one receiver takes one by one. `close` gives back what was not acknowledged."""
 
     def take(self) -> Json | None:
         """The next message as `receive --json` prints it; None if none is ready."""
 
     def acknowledge(self, message: int) -> None:
-        """It was received: accepted, and durable once `finish` returns."""
+        """Acknowledge the message. This is durable once `finish` returns."""
 
     def finish(self) -> int:
-        """Everything acknowledged is durable; how many more are ready. Raises StateError if `take` may have lied."""
+        """Make all acknowledgements durable; returns how many more messages are ready. Raises StateError if `take` may
+        have been wrong, because the node may no longer be active."""
 
     def close(self) -> None: ...
 
 
 class Looking(Protocol):
-    """What changes nothing."""
+    """Operations that change nothing."""
 
     def queues(self) -> QueuesFound: ...
 
     def messages(self, queue: str, limit: int) -> MessagesFound:
-        """The first `limit` (0: all) in delivery order. Raises QueueMissingError."""
+        """The first `limit` messages (0: all) in delivery order. Raises QueueMissingError."""
 
     def explain(self, record_id: int) -> Json:
-        """What `explain --json` prints. Raises RecordMissingError."""
+        """The object that `explain --json` prints. Raises RecordMissingError."""
 
     def transactions(self) -> TransactionsFound: ...
 
     def transaction(self, tx: int) -> TransactionFound:
-        """Raises TransactionUnknownError."""
+        """One transaction in doubt. Raises TransactionUnknownError."""
 
 
 class Acting(Protocol):
-    """What the active node does."""
+    """Operations of the active node."""
 
     def send(self, order: SendOrder) -> Sent:
-        """Raises AddressMissingError, QueueMissingError, and what the store refuses."""
+        """Store and route messages. Raises AddressMissingError, QueueMissingError, and the errors of the store."""
 
     def receiving(self, queue: str, receiver: str) -> Receiving:
-        """Raises QueueMissingError."""
+        """Begin to receive from a queue. Raises QueueMissingError."""
 
     def settle(self, tx: int, *, commit: bool, operator: str) -> int:
-        """Decide a transaction in doubt in place of its coordinator; the epoch. Raises TransactionUnknownError."""
+        """Settle a transaction in doubt in the place of its coordinator; returns the epoch. Raises
+        TransactionUnknownError."""
 
     def forget(self, xid: str, *, operator: str) -> int:
-        """Drop the outcome of a transaction that was settled so, called as its line says; the epoch.
+        """Forget the outcome of a transaction that was settled in this way, named as its line shows it; returns the
+        epoch.
 
-        Raises XidError for one that is not kept, or that recovery needs.
+        Raises XidError for an outcome that is not kept, or that recovery needs.
         """
 
 
 class NodeOperations(Looking, Acting, Protocol):
-    """What a running node does for commands."""
+    """Operations of a running node for commands."""
 
     def status(self) -> Mapping[str, Any]: ...
 
     def message(self, message_id: int) -> MessageRead:
-        """A message that is there now, whatever becomes of it. Raises RecordMissingError, NotActiveError."""
+        """A message that exists now, whatever happens to it later. Raises RecordMissingError, NotActiveError."""
 
     def hand_over(self, to: str) -> Mapping[str, Any]:
-        """Have another node (empty: any) become active; what the node says of it."""
+        """Hand over to another node (empty: to any); returns what the node reports."""
 
     def resume_source(self, source: str, *, skip: bool, operator: str) -> Mapping[str, Any]:
-        """Have a stopped source go on, with `skip` without the record that has stopped it; what is skipped.
+        """Let a stopped source go on, with `skip` without the record that stopped it; returns what is skipped.
 
-        Raises NotActiveError, InvalidOperationError for one that is not stopped, or not by a record.
+        Raises NotActiveError, and InvalidOperationError for a source that is not stopped, or not by a record.
         """

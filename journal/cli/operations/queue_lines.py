@@ -20,8 +20,8 @@ def queue_line(
     oldest_away: int,
     now_ms: float,
 ) -> Json:
-    """`depth` counts all messages but those that transactions still add; `oldest_away` is the lowest timestamp of those
-    that are held, locked or scheduled, 0: none."""
+    """A queue. `depth` counts all messages except those that transactions still add. `oldest_away` is the lowest
+    timestamp of messages that are held, locked or scheduled; 0 if there is none."""
     config = entry.config
     oldest = min((timestamp for timestamp in (entry.oldest, oldest_away) if timestamp), default=0)
     return {
@@ -50,7 +50,7 @@ def queue_line(
 
 
 def depth_of(entry: QueueEntry | QueueInfo) -> int:
-    """Messages that are in a queue."""
+    """Number of messages in a queue."""
     return entry.ready + entry.held + entry.locked + entry.scheduled
 
 
@@ -58,8 +58,8 @@ _WAITING = (ReferenceState.READY, ReferenceState.SCHEDULED)
 
 
 def message_line(info: ReferenceInfo, entry: MessageEntry, message: Message, now_ms: float) -> Json:
-    """A message in a queue; `expired` is one that nobody has, nor will get. Times are milliseconds since 1970, 0: none;
-    bytes are base64."""
+    """A message in a queue. An `expired` message is one that nobody has or will get. Times are milliseconds since 1970,
+    0 for none; bytes are base64."""
     has_expired = info.state in _WAITING and 0 < entry.expires <= now_ms
     return {
         "id": info.message,
@@ -82,8 +82,8 @@ def message_line(info: ReferenceInfo, entry: MessageEntry, message: Message, now
 
 
 def shown_values(values: Mapping[str, Value]) -> dict[str, object]:
-    """Headers or properties as JSON has them: bytes in base64, and a number that JSON cannot write (NaN, an infinity)
-    as text."""
+    """Headers or properties as JSON has them: bytes in base64, and numbers that JSON cannot write (NaN, infinities) as
+    text."""
     return {name: _shown(value) for name, value in values.items()}
 
 
@@ -94,5 +94,5 @@ def _shown(value: Value) -> object:
 
 
 def age_s(timestamp: int, now_ms: float) -> float | None:
-    """Seconds since a moment; None if it is not known."""
+    """Seconds since a time; None if the time is not known."""
     return round(max(0.0, now_ms - timestamp) / 1000, 3) if timestamp else None

@@ -1,4 +1,4 @@
-"""Queues to look at: those of a read-only load, and those of a store that is at work."""
+"""Views of queues: those of a read-only load, and those of a working store."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from journal.wire.keys import record_key
 log = logging.getLogger(__name__)
 
 BROWSE_MAX = 100_000
-"""Messages looked at in one go in a store at work, whose users wait meanwhile."""
+"""Messages that one look at a working store reads, while its users wait."""
 
 _NOT_HELD = (ReferenceState.LOCKED, ReferenceState.SCHEDULED)
 _AWAY = (ReferenceState.HELD, *_NOT_HELD)
@@ -42,37 +42,37 @@ class Browsed(NamedTuple):
     info: ReferenceInfo
     entry: MessageEntry
     message: Message
-    """Without a large one's body."""
+    """The message, without the body of a large one."""
 
 
 class QueuesView(Protocol):
-    """What commands ask of queues."""
+    """What commands ask about queues."""
 
     @property
     def orphaned(self) -> int:
-        """Messages that no queue refers to, and that are still to be deleted."""
+        """Messages that no queue refers to and that are still to be deleted."""
 
     @property
     def deleted_by(self) -> str:
-        """What becomes of a message that no queue refers to."""
+        """What will delete a message that no queue refers to."""
 
     def lines(self, now_ms: float) -> list[Json]:
         """All queues as `--json` prints them, by name."""
 
     def browse(self, queue: str, limit: int) -> tuple[int, Iterator[Browsed]]:
-        """How many messages a queue has, and the first `limit` (0: all). Raises QueueMissingError."""
+        """The number of messages in a queue, and the first `limit` (0: all). Raises QueueMissingError."""
 
     def references(self, message_id: int) -> Sequence[ReferenceInfo]:
-        """Where a message stands in its queues; empty if none refers to it."""
+        """The message's places in its queues; empty if no queue refers to it."""
 
 
 # ---- a load ------------------------------------------------------------------------------------------------
 
 
 class LoadedQueues:
-    """The queues of a read-only load, and the rows they are of; as a store that starts from it has them.
+    """The queues of a read-only load and their rows, as a store that starts from this load has them.
 
-    A transaction in doubt that does not fit them is no reason to show nothing: some of what it does is missing then.
+    If a transaction in doubt does not fit them, they are shown without some of its effects.
     """
 
     deleted_by = "the next activation deletes it"
@@ -132,12 +132,12 @@ def queue_lines(state: QueueState, now_ms: float) -> list[Json]:
 
 
 def _oldest(messages: Iterable[MessageEntry]) -> int:
-    """The lowest timestamp, 0 without any."""
+    """The lowest timestamp; 0 if there is none."""
     return min((entry.timestamp for entry in messages if entry.timestamp), default=0)
 
 
 def read_message(base: Base, message_id: int) -> Message:
-    """A message without a large body, from its record."""
+    """A message from its record, without the body of a large one."""
     return decode_message(Record.FromString(base.get(record_key(message_id)) or b"").data)
 
 
@@ -145,7 +145,7 @@ def read_message(base: Base, message_id: int) -> Message:
 
 
 class StoreQueues:
-    """The queues of a store, which others use meanwhile: each is told as of its own moment."""
+    """The queues of a store that others use meanwhile. Each queue is read at a moment of its own."""
 
     deleted_by = "it is about to be deleted, or was stored without a queue"
     orphaned = 0
@@ -158,16 +158,16 @@ class StoreQueues:
         store = self._store
         found = []
         for info in sorted(store.queues(), key=lambda info: info.config.name):
-            with suppress(QueueMissingError):  # destroyed meanwhile
+            with suppress(QueueMissingError):  # the queue was destroyed meanwhile
                 holders, oldest = self._away(info)
                 found.append(queue_line(info, store.bindings(info.config.name), holders, oldest, now_ms))
         return found
 
     def _away(self, queue: QueueInfo) -> tuple[Mapping[str, int], int]:
-        """Who holds how many of the first `browse_max` of a queue, and the lowest timestamp of those of them that are
+        """How many of a queue's first `browse_max` messages each holder has, and the lowest timestamp of those that are
         held, locked or scheduled.
 
-        What is held or locked was first to be delivered, so that it is found near the front, as a rule.
+        Held and locked messages were the first to be delivered, so most of them are near the front.
         """
         wanted = queue.held + queue.locked
         if not (wanted or queue.scheduled):
@@ -191,7 +191,7 @@ class StoreQueues:
             return None
 
     def browse(self, queue: str, limit: int) -> tuple[int, Iterator[Browsed]]:
-        """Raises InvalidOperationError for more than `browse_max`."""
+        """The first messages. Raises InvalidOperationError for more than `browse_max`."""
         total = depth_of(self._store.queue(queue))
         if min(total, limit or total) > self._browse_max:
             raise InvalidOperationError(
@@ -201,7 +201,7 @@ class StoreQueues:
         return total, self._browse(queue, limit)
 
     def _browse(self, queue: str, limit: int) -> Iterator[Browsed]:
-        """Without those that are gone when their turn comes, and those that are as good as gone."""
+        """The first messages, without those that are deleted meanwhile, or are about to be."""
         store = self._store
         for info in store.browse(queue, limit):
             entry = self._describe(info.message)

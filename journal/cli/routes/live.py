@@ -1,5 +1,5 @@
-"""A message that is in a journal, for `routes test --id`: as the tables and the WAL behind them have it, or a running
-node."""
+"""A message in a journal, for `routes test --id`: as the tables and the WAL after them have it, or as a running node
+has it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class LiveMessage(NamedTuple):
     targets: Targets
 
     def routed(self, router: Router) -> Sequence[Outgoing | Refusal]:
-        """What a router that goes by the targets' limits makes of it; a template's topics are asked for first."""
+        """What a router with the targets' limits makes of the message. The topics of a template are looked up first."""
         outcomes = router.route(self.message_id, self.data)
         unknown = [topic for topic in topics_of(outcomes) if not self.targets.knows(topic)]
         if not unknown:
@@ -49,7 +49,7 @@ class LiveMessage(NamedTuple):
         return router.route(self.message_id, self.data)
 
     def stop(self, settings: Settings, router: Router) -> str:
-        """Why its shard would stop at it, as the topics are now; empty: it would not."""
+        """Why the message would stop its shard, with the topics as they are now; empty if it would not."""
         routes = [route.name for route in settings.routing.routes]
         outgoing = ShardOutgoing(
             0, settings.journal, lambda _: router, self.targets, ShardCounts(routes, wall_ms), routes, _what
@@ -69,10 +69,9 @@ def _what(offset: int, message: int, what: str, retried: bool) -> str:
 
 @contextmanager
 def live_message(settings: Settings, message_id: int, node: str | None) -> Iterator[LiveMessage]:
-    """At the WAL's committed end, needing no worker and disturbing nobody; or as the running `node` has it.
-
-    Raises RecordMissingError if no record of that id lives, InvalidOperationError for one that is no message.
-    """
+    """The message at the WAL's committed end, read without a worker and without disturbing anybody, or as the running
+    `node` has it. Raises RecordMissingError if there is no record with that id, and InvalidOperationError if it is no
+    message."""
     if node is not None:
         yield _of_a_node(settings, message_id, node)
         return
@@ -96,7 +95,8 @@ def live_message(settings: Settings, message_id: int, node: str | None) -> Itera
 
 
 def _of_a_node(settings: Settings, message_id: int, node: str) -> LiveMessage:
-    """What routes read of a large one is its size and its body, so its chunks need no ids."""
+    """The message as a node has it. Routes read only the size and the body of a large message, so its chunks need no
+    ids."""
     with find_node(settings, node) as client:
         data, is_large, pieces = client.message(message_id)
         body = b"".join(pieces)

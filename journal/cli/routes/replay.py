@@ -1,4 +1,4 @@
-"""`kafka-journal routes replay`: what a route sent for messages of a range, sent once more, marked as replayed."""
+"""`kafka-journal routes replay` sends again what a route sent for a range of messages, marked as replayed."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ def replay(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be sent.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Send once more what a route sent for the messages of a range, marked as replayed. Reads the WAL.
+    """Send again what a route sent for a range of messages, marked as replayed. It reads the WAL.
 
-    A run that was interrupted is run again with the same options: it sends what is left, and nothing twice.
+    After an interruption, run it again with the same options: it sends what is left, and nothing twice.
     """
     settings = chosen.settings()
     range_ = _range(from_, to, ids)

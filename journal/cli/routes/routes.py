@@ -1,4 +1,4 @@
-"""`kafka-journal routes`: the routes and sources that are configured, and what they would make of a message."""
+"""`kafka-journal routes` shows the configured routes and sources, and what they would make of a message."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _TEST_ID = 1
 @app.command("list", cls=OptionalValueCommand)
 @journal_command
 def list_(chosen: Chosen, as_json: JsonOption = False) -> None:
-    """The routes and sources of the configuration, checked. Asks no broker."""
+    """List the configured routes and sources, and check them. No broker is asked."""
     settings = chosen.settings()
     routing = settings.routing
     _router(settings)
@@ -122,11 +122,10 @@ def try_out(
     node: NodeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Which routes a message would match, and what would be sent. Sends nothing, and asks no broker but with --id.
+    """Show which routes a message would match, and what they would send. Nothing is sent; only --id asks a broker.
 
-    With --node a running node tells the message, which takes no load of the tables.
-
-    Ends with exit code 1 if a route would stop its shard.
+    With --node a running node reads the message, without a load of the tables. The exit code is 1 if a route would stop
+    its shard.
     """
     settings, stop = chosen.settings(), ""
     sample = (address, header or None, body or None, priority)
@@ -234,7 +233,7 @@ def _line(outcome: Outgoing | Refusal) -> Mapping[str, Any]:
 
 
 def _bytes_json(value: bytes | None) -> object:
-    """Text where it is printable, else base64."""
+    """Bytes as text if they are printable, otherwise in base64."""
     if value is None:
         return None
     try:

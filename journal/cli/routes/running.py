@@ -1,4 +1,5 @@
-"""`kafka-journal routes status` and `resume`: what routes have done, and having a shard go on that one has stopped."""
+"""`kafka-journal routes status` and `resume`: what routes have done, and letting a shard go on that a route has
+stopped."""
 
 from __future__ import annotations
 
@@ -48,10 +49,10 @@ def add_running(app: typer.Typer) -> None:
 
 @journal_command
 def status(chosen: Chosen, as_json: JsonOption = False) -> None:
-    """What the routes have sent and refused, as the workers last reported, and how far they are behind; and what became
-    of the sources' records, as the active node last reported.
+    """Show what the routes have sent and refused, as the workers last reported, and how far they are behind; and what
+    happened to the sources' records, as the active node last reported.
 
-    Ends with exit code 1 if a route has stopped a shard.
+    The exit code is 1 if a route has stopped a shard.
     """
     settings = chosen.settings()
     with opened_journal(settings) as (kafka, rows):
@@ -103,7 +104,8 @@ _SHARD_COLUMNS = ("shard", "state", "lag", "latency ms", "at most", "worker", "s
 
 
 def _marks_and_lags(kafka: Kafka, settings: Settings, shards: int) -> tuple[Mapping[int, int], Mapping[int, int]]:
-    """By shard the WAL offset of its mark, and how many follow it, but the marker of the transaction that ends it."""
+    """For each shard, the WAL offset of its mark, and the number of offsets after it, without the marker of the last
+    transaction."""
     timeout_s = settings.request_timeout_ms / 1000
     reader, marks = (
         kafka.reader(wal_topic(settings.journal)),
@@ -119,7 +121,7 @@ def _marks_and_lags(kafka: Kafka, settings: Settings, shards: int) -> tuple[Mapp
 
 
 def as_it_stands(reported: RoutesReport, mark_offset: int) -> RoutesReport:
-    """A report without the stop that the shard has passed since: a worker that has no routes any more reports none."""
+    """A report without a stop that the shard has passed since. A worker without routes reports nothing newer."""
     found = RoutesReport()
     found.CopyFrom(reported)
     if found.stopped and found.stopped_at <= mark_offset:
@@ -129,7 +131,7 @@ def as_it_stands(reported: RoutesReport, mark_offset: int) -> RoutesReport:
 
 
 def summed(statuses: Sequence[RoutesReport]) -> dict[str, RouteCounts]:
-    """By route, over shards."""
+    """The numbers of each route, summed over shards."""
     total: dict[str, RouteCounts] = {}
     for row in (row for status in statuses for row in status.routes):
         found = total.setdefault(row.route, RouteCounts(route=row.route))
@@ -198,10 +200,10 @@ def resume(
     ] = 60.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Have a shard go on that a route has stopped: without what no route can send of the frame at that offset.
+    """Let a shard go on that a route has stopped, without what no route can send of the frame at that offset.
 
-    The frame is applied, and whatever else of it has a route is sent. Who asked for it, and why, stays in the control
-    rows.
+    The frame is applied, and everything else in it that has a route is sent. The control rows keep who asked for this,
+    and why.
     """
     settings = chosen.settings()
     with opened_journal(settings) as (kafka, rows):
@@ -238,7 +240,7 @@ def resume(
 
 
 def _require_stop(kafka: Kafka, settings: Settings, rows: ControlRows, shard: int, offset: int) -> RoutesReport:
-    """What the shard's worker says of its stop. Raises RepairError if it is not stopped there."""
+    """What the shard's worker reports of its stop. Raises RepairError if the shard is not stopped there."""
     mark = newest_mark(kafka, settings, shard) if shard < rows.require_identity(settings.journal).shards else None
     if mark is None:
         raise RepairError(f"journal {settings.journal} has no shard {shard}")

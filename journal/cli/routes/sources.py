@@ -1,4 +1,4 @@
-"""`kafka-journal routes resume-source`: have a source go on that a record or a partition has stopped."""
+"""`kafka-journal routes resume-source` lets a source go on that a record or a partition has stopped."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ def resume_source(
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Have a stopped source go on, once what has stopped it is mended. Asks the active node, on its machine.
+    """Let a stopped source go on, once its cause is mended. This asks the active node, on that node's machine.
 
-    With --skip the record that has stopped it is passed over for good: its offset is committed, and no message made.
+    With --skip the record that stopped the source is passed over for good: its offset is committed, and no message is
+    made of it.
     """
     settings = chosen.settings()
     with find_node(settings, node or "") as client:

@@ -1,9 +1,9 @@
-"""Why a command's gate does not open: shards that no worker brings on, looked for while the command still waits.
+"""Why a command's gate does not open: shards that no worker moves on, found while the command still waits.
 
-A shard whose mark stands still is looked at in a thread of its own, so that the gate opens no later for it. Only a
-record that every worker refuses, at every try, ends the wait: nothing but `repair skip` changes that. A worker that
-starts, moves or is away leaves no such record; a damaged batch is no record that can be looked at, and may be read from
-another replica; and while brokers do not answer, nothing is known. All these are waited for, to the gate's time-out.
+A shard whose mark stands still is looked at in a thread of its own, so that the gate opens no later because of it. Only
+a record that every worker refuses, at every try, ends the wait, as nothing but `repair skip` changes that. A worker
+that starts, moves or is away leaves no such record; a damaged batch may be readable from another replica; and while
+brokers do not answer, nothing is known. All these are waited for until the gate's time-out.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from journal.v1.journal_pb2 import Mark
 from journal.words import first_few
 
 STILL_S = 3.0
-"""So long a mark stands still before its shard is looked at; then twice as long each time, as most that stand still are
-only late, and every look reads."""
+"""How long a mark stands still before its shard is looked at. The time doubles with each look, as most such shards are
+only late and every look reads."""
 
 Look = Callable[[Collection[int]], Mapping[int, Stop]]
-"""Which of these shards are stopped now, and where. Raises OperatingError, CorruptionError."""
+"""Returns which of these shards are stopped now, and where. Raises OperatingError, CorruptionError."""
 
 
 class GateStops:
-    """As `AtGate`, for one activation."""
+    """An `AtGate` for one activation."""
 
     def __init__(self, journal: str, look: Look, *, clock: Clock, beside: InBackground) -> None:
         self._journal = journal
@@ -37,12 +37,12 @@ class GateStops:
         self._clock = clock
         self._beside = beside
         self._standing: dict[int, tuple[int, float]] = {}
-        """By shard: the offset of its mark, and since when."""
+        """For each shard: the offset of its mark, and since when the mark stands there."""
         self._pause_s = STILL_S
         self._look_at = 0.0
         self._looking: Future[Mapping[int, Stop]] | None = None
         self.told = False
-        """Whether the gate was ended, with what stops its shards."""
+        """This ended the gate, with an error that names what stops its shards."""
 
     def __call__(self, waiting: Mapping[int, Mark]) -> None:
         """Raises GateTimeoutError once a shard that is waited for is stopped for good."""
@@ -68,10 +68,10 @@ class GateStops:
         try:
             return self._look(shards)
         except (OperatingError, CorruptionError):
-            return {}  # not known: the gate's time-out tells what there is to tell
+            return {}  # nothing is known; the gate's time-out will say what is missing
 
     def _judge(self, stops: Mapping[int, Stop], waiting: Mapping[int, Mark]) -> None:
-        """A shard may have passed the gate while it was looked at."""
+        """Judge the looks. A shard may have passed the gate while it was looked at."""
         lasting = {shard: stop for shard, stop in stops.items() if shard in waiting and stop.record is not None}
         if not lasting:
             return

@@ -1,4 +1,4 @@
-"""The nodes in `status`: who is active, who could follow, and how the last failover went."""
+"""The nodes in `status`: which one is active, which could take over, and how the last failover went."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _PARTS = ("silence", "fence", "claim", "gate", "load", "ready", "callback")
 
 
 def node_lines(rows: ControlRows, now_ms: float, members: Members = None) -> list[dict[str, Any]]:
-    """The nodes as `--json` prints them, by name; `members` are those in their group.
+    """The nodes by name, as `--json` prints them; `members` are those in their group.
 
-    The report of one that is `gone` is late by more than its interval. One is `fit` only while it is in the group too.
+    A node is `gone` if its report is late by more than its interval. A node is `fit` only while it is in the group.
     """
     return [_line(row, now_ms, members) for _, row in sorted(rows.nodes.items())]
 
@@ -52,7 +52,7 @@ def _line(row: NodeRow, now_ms: float, members: Members) -> dict[str, Any]:
 
 
 def failover_line(failover: Failover) -> dict[str, Any]:
-    """A failover as `--json` prints it; `total_ms` is from the fence to the owner's return."""
+    """A failover as `--json` prints it; `total_ms` lasts from the fence to the return of the owner's callback."""
     parts = {f"{part}_ms": round(getattr(failover, f"{part}_ms"), 3) for part in _PARTS}
     return {
         "epoch": failover.epoch,
@@ -65,7 +65,7 @@ def failover_line(failover: Failover) -> dict[str, Any]:
 
 
 def node_row(line: dict[str, Any], now_ms: float) -> tuple[object, ...]:
-    """A line of the table."""
+    """A row of the table."""
     if line["gone"]:
         takes_over = "no: gone"
     elif line["role"] == Role.ACTIVE.value:
@@ -86,7 +86,7 @@ def node_row(line: dict[str, Any], now_ms: float) -> tuple[object, ...]:
 
 
 def recovery_notes(lines: Sequence[dict[str, Any]]) -> list[str]:
-    """What an active node has had to do over."""
+    """Notes on the recoveries of an active node's writer."""
     return [
         f"node {line['name']} has recovered {line['recoveries']} times since it became active "
         f"({line['checks']} checks, {line['inits']} producers): its log says why"

@@ -1,7 +1,8 @@
-"""How many rows each shard has in the tables, and how many transactions are staged in it: what no mark says.
+"""How many rows each shard has in the tables, and how many transactions are staged in it; marks do not say.
 
-Counted in the command's own copy of the tables, which costs workers and nodes nothing and is right for tables of any
-age. Unless it is asked for, only where there is little to read: `status` is to answer soon, whatever the tables hold.
+The rows are counted in the command's own copy of the tables, which costs workers and nodes nothing and is right for
+tables of any age. By default they are counted only if there is little to read, so that `status` answers soon whatever
+the tables hold.
 """
 
 from __future__ import annotations
@@ -32,40 +33,39 @@ from journal.wire.keys import (
 )
 
 UNASKED_OFFSETS_MAX = 100_000
-"""What `status` reads and counts without being asked: some tenths of a second."""
+"""`status` reads and counts this much without being asked; it takes some tenths of a second."""
 _UNASKED_S = 5.0
-"""So long it then follows the tables at most."""
+"""By default, the tables are followed for this long at most."""
 _PROGRESS_ROWS = 4096
 
 
 class ShardRows(NamedTuple):
-    """Of one shard's tables, as they were at a WAL offset."""
+    """The rows of one shard's tables at a WAL offset."""
 
     offset: int
     rows: int
     staged_transactions: int
-    """Those with a part in this shard that is not prepared."""
+    """Transactions with a part in this shard that is not prepared."""
 
 
 @dataclass(frozen=True, slots=True)
 class CountedRows:
-    """By shard; or none, and why."""
+    """The rows by shard, or why there are none."""
 
     shards: Mapping[int, ShardRows] = field(default_factory=dict)
     missing: str = ""
 
 
 NOT_WANTED = CountedRows()
-"""Nobody asked, and nobody is told."""
+"""Nobody asked for rows, so no reason is shown."""
 
 
 def counted_rows(
     kafka: Kafka, settings: Settings, control: ControlRows, wanted: bool | None, progress: Progress
 ) -> CountedRows:
-    """The count as of now, if it is `wanted`; None: if it is cheap, and then no error is worth more than its reason.
-
-    Raises OperatingError and CorruptionError if it is wanted, and cannot be had.
-    """
+    """The rows as of now, if they are `wanted`. With None they are counted if that is cheap, and an error only becomes
+    the reason for their absence. If they are wanted and cannot be counted, this raises OperatingError and
+    CorruptionError."""
     if wanted is False:
         return NOT_WANTED
     if wanted:
@@ -80,7 +80,7 @@ def counted_rows(
 
 
 def _table_offsets(kafka: Kafka, settings: Settings, control: ControlRows) -> int:
-    """At least as many as there are rows to read."""
+    """An upper bound for the number of rows to read."""
     shards = range(control.require_identity(settings.journal).shards)
     reader = kafka.reader(table_topic(settings.journal))
     try:
@@ -98,7 +98,7 @@ def _counted(
 
 
 def count_rows(tables: Base, marks: Mapping[int, Mark], progress: Progress) -> dict[int, ShardRows]:
-    """What `tables`, which stand at `marks`, hold of each shard. Raises RowError."""
+    """The rows of each shard in `tables`, which stand at `marks`. Raises RowError."""
     shards = len(marks)
     rows, staged = Counter[int](), Counter[int]()
     for key, value in tables.scan(TRANSACTION_PREFIX):

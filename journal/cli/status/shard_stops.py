@@ -1,4 +1,5 @@
-"""What stopped a shard, and the command that lets it go on: as `status` says it, and whoever waits in vain for it."""
+"""What stopped a shard, and the command that lets it go on. `status` shows this, and commands that wait in vain for a
+shard."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from journal.words import NAMED_MAX
 
 
 def stop_lines(journal: str, shard: int, stop: Stop) -> list[str]:
-    """For people: where and why, and how to mend it, if anything does."""
+    """Lines for people: where and why the shard stopped, and what mends it, if anything does."""
     lines = [f"shard {shard} is STOPPED at {wal_topic(journal)}[{shard}]@{stop.offset}: {stop.reason}"]
     if stop.record is not None:
         command = f"kafka-journal repair skip -j {journal} {shard} {stop.offset}"
@@ -23,7 +24,7 @@ def stop_lines(journal: str, shard: int, stop: Stop) -> list[str]:
 
 
 def lines_of_stops(journal: str, stops: Mapping[int, Stop]) -> list[str]:
-    """The `stop_lines` of the first few shards, and how many more there are."""
+    """The `stop_lines` of the first few shards, and the number of other shards."""
     lines = [line for shard, stop in sorted(stops.items())[:NAMED_MAX] for line in stop_lines(journal, shard, stop)]
     if len(stops) > NAMED_MAX:
         lines.append(f"and {len(stops) - NAMED_MAX} more shards: `kafka-journal status -j {journal}` names each")
@@ -31,8 +32,7 @@ def lines_of_stops(journal: str, stops: Mapping[int, Stop]) -> list[str]:
 
 
 def stops_now(kafka: Kafka, journal: str, shards: Collection[int], timeout_s: float) -> dict[int, Stop]:
-    """Those of `shards` that are stopped now, and where. Raises OperatingError, and RowError for rows that do not
-    parse."""
+    """Which of `shards` are stopped now, and where. Raises OperatingError, and RowError for rows that do not parse."""
     rows = read_control(kafka, journal, time.monotonic, timeout_s)
     identity = rows.require_identity(journal)
     marks = MarkReader(kafka, table_topic(journal), time.monotonic)

@@ -1,4 +1,4 @@
-"""The sources in `status`: what becomes of their records, as the active node last reported."""
+"""The sources in `status`: what happened to their records, as the active node last reported."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SOURCE_COLUMNS = ("source", "state", *_COUNTED, "latency ms", "at most")
 
 
 def sources_json(report: SourcesReport | None, now_ms: float) -> dict[str, Any] | None:
-    """What `--json` prints; None: no node has reported sources."""
+    """What `--json` prints; None if no node has reported sources."""
     if report is None:
         return None
     return {
@@ -36,7 +36,7 @@ def _source_json(source: SourceReport) -> dict[str, Any]:
 
 
 def source_rows(found: dict[str, Any]) -> list[Sequence[object]]:
-    """The table's lines."""
+    """The rows of the table."""
     return [
         (
             each["source"],
@@ -55,7 +55,7 @@ def source_rows(found: dict[str, Any]) -> list[Sequence[object]]:
 
 
 def source_notes(journal: str, found: dict[str, Any], active: str) -> list[str]:
-    """What the table does not say: who reported it, what is stopped and how to have it go on."""
+    """Notes beside the table: who reported it, and what is stopped and how it goes on."""
     ago = f"{duration(found['reported_seconds'])} ago"
     lines = []
     if found["node"] != active:

@@ -1,6 +1,6 @@
-"""`kafka-journal status`: where every shard stands, the nodes, who is active, what stopped.
+"""`kafka-journal status` shows where every shard stands, the nodes, which one is active, and what is stopped.
 
-Reads ends; of the tables, their rows where they are counted (`status_rows`).
+It reads only ends and the newest rows. It reads all rows of the tables only if they are counted (`status_rows`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from loaders.node.liveness import LastActive, last_active
 
 @dataclass(frozen=True, slots=True)
 class ShardStatus:
-    """One shard. Offsets are the WAL's; times milliseconds, by the broker's clock."""
+    """The status of one shard. Offsets are the WAL's; times are milliseconds by the broker's clock."""
 
     shard: int
     start: int
@@ -56,24 +56,27 @@ class ShardStatus:
     ahead_since: int
     stop: Stop | None
     route_stop: dict[str, Any] | None = None
-    """As `--json` prints it; None: no route has stopped it."""
+    """As `--json` prints it; None if no route has stopped the shard."""
     trim: dict[str, Any] | None = None
-    """As `--json` prints it; None: its WAL has its beginning."""
+    """As `--json` prints it; None if the WAL has its beginning."""
     rows: ShardRows | None = None
-    """Of the tables, a moment before `mark` was read; None: they were not counted."""
+    """Rows of the tables, just before `mark` was read; None if they were not counted."""
 
     @property
     def lag_frames(self) -> int:
         return max(0, self.newest_number - self.mark.number)
 
     def lag_s(self, now_ms: float) -> float:
-        """How long the oldest frame that is not applied waits."""
+        """How long the oldest frame that is not applied has waited."""
         return max(0.0, now_ms - self.ahead_since) / 1000 if self.ahead_since else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class JournalStatus:
-    """What `status` tells."""
+    """Everything that `status` shows.
+
+    It has many attributes because it is the whole answer, one attribute for each part of the output.
+    """
 
     journal: str
     identity: Identity
@@ -83,11 +86,11 @@ class JournalStatus:
     shards: Sequence[ShardStatus]
     workers: Sequence[GroupMember]
     nodes: Sequence[dict[str, Any]] = ()
-    """As `--json` prints them."""
+    """The nodes as `--json` prints them."""
     sources: dict[str, Any] | None = None
-    """The sources, as `--json` prints them; None: no node has reported any."""
+    """The sources as `--json` prints them; None if no node has reported any."""
     rows_missing: str = ""
-    """Why rows were not counted, if somebody may want to know."""
+    """Why the rows were not counted; empty if nobody needs to know."""
 
     @property
     def newest_timestamp(self) -> int:
@@ -119,7 +122,8 @@ RowsOption = Annotated[
 
 @journal_command
 def status(chosen: Chosen, count_rows: RowsOption = None, as_json: JsonOption = False) -> None:
-    """Where each shard stands, the nodes, the last failover, the workers, and what is stopped. Needs no worker."""
+    """Show where each shard stands, the nodes, the last failover, the workers, and what is stopped. It needs
+    no worker."""
     settings = chosen.settings()
     with opened_journal(settings) as (kafka, rows):
         with StepProgress(after_s=PROGRESS_AFTER_S) as progress:
@@ -152,7 +156,7 @@ def read_status(
     shards = []
     try:
         for shard in range(identity.shards):
-            # the mark first: read last, it would be ahead of the end that was read before it
+            # the mark first, as it could be ahead of an end that was read before it
             mark = marks.newest(shard, timeout_s).mark
             skips = {offset for number, offset in rows.skips if number == shard}
             ahead = look_ahead(kafka, identity, mark, skips, clock=time.monotonic, timeout_s=timeout_s)
@@ -201,7 +205,7 @@ def read_status(
 
 
 def to_json(found: JournalStatus) -> dict[str, Any]:
-    """What `--json` prints."""
+    """The object that `--json` prints."""
     active = found.active
     return {
         "journal": found.journal,
@@ -260,7 +264,7 @@ _NOT_COUNTED = "?"
 
 
 def print_status(found: JournalStatus) -> None:
-    """For people, on standard output."""
+    """Print the status for people on standard output."""
     print_table(f"journal {found.journal}", _COLUMNS, [_row(shard, found.now_ms) for shard in found.shards])
     if found.nodes:
         print_table("nodes", NODE_COLUMNS, [node_row(line, found.now_ms) for line in found.nodes])
@@ -293,7 +297,7 @@ def _row(shard: ShardStatus, now_ms: float) -> tuple[object, ...]:
 
 
 def notes(found: JournalStatus) -> list[str]:
-    """What the table does not say, a line each: the node, the workers, trims, what is stopped and how to mend it."""
+    """Lines for what the table does not show: the node, the workers, trims, what is stopped and what mends it."""
     lines = [_node_line(found)]
     failover = failover_note(found.nodes, found.now_ms)
     if failover is not None:

@@ -1,4 +1,4 @@
-"""How far each shard's WAL was trimmed, in `status`: to which offset, when, by whom, and where what was deleted is."""
+"""How far each shard's WAL was trimmed, in `status`: to which offset, when, by whom, and where the deleted part is."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from journal.v1.journal_pb2 import Trim
 
 
 def trim_json(row: Trim | None, journal: bytes, wal_start: int) -> dict[str, Any] | None:
-    """What `--json` prints of a shard; None: its WAL has its beginning, or none of this journal's trims has cut it off.
+    """What `--json` prints of a shard; None if its WAL has its beginning, or no trim of this journal has cut it off.
 
     The row is written before anything is deleted, so a WAL that still begins at 0 was not trimmed.
     """
@@ -25,7 +25,7 @@ def trim_json(row: Trim | None, journal: bytes, wal_start: int) -> dict[str, Any
 
 
 def trim_notes(trims: Mapping[int, dict[str, Any]], now_ms: float) -> list[str]:
-    """A line for each trim; shards that were trimmed together, with an archive or without, have one."""
+    """A line for each trim. Shards that were trimmed together, all with an archive or all without, share a line."""
     together: dict[tuple[int, str, bool], list[tuple[int, int]]] = {}
     for shard, trim in sorted(trims.items()):
         alike = (trim["timestamp"], trim["operator"], trim["archived"])
