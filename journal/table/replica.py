@@ -432,8 +432,10 @@ class Replica:
         """
         for shard in self._shards if at is None else at:
             copy = self._shards[shard]
+            if copy.state is not CopyState.BUILDING or not copy.at_mark:
+                continue
             position = self._reader.position(shard) if at is None else at[shard]
-            if copy.state is not CopyState.BUILDING or not copy.at_mark or position < copy.end:
+            if position < copy.end:
                 continue
             if self._age.is_long_since(copy.end_captured):
                 self._capture_ends((shard,))
@@ -489,7 +491,10 @@ class Replica:
             self.poll(left)
 
     def _is_at_end(self) -> bool:
-        return self.readable and all(copy.proved and self.lag(shard) <= 0 for shard, copy in self._shards.items())
+        return all(
+            copy.state is CopyState.READABLE and copy.proved and self.lag(shard) <= 0
+            for shard, copy in self._shards.items()
+        )
 
     def close(self) -> None:
         """Stop following. The store stays open: it is its owner's."""

@@ -101,6 +101,7 @@ class MarkReader:
         until = self._clock() + timeout_s
         bounds = self._reader.bounds(tuple(shards), timeout_s)
         looks = {shard: max(start, end - _FIRST_LOOK_OFFSETS) for shard, (start, end) in bounds.items() if start < end}
+        keys = {shard: mark_key(shard) for shard in looks}
         last: dict[int, LogRecord] = {}
         unread = set(looks)
         if unread:
@@ -108,7 +109,7 @@ class MarkReader:
         while unread and (left_s := until - self._clock()) > 0:
             for record in self._reader.poll(left_s):
                 shard = record.partition
-                if record.key == mark_key(shard) and record.offset < bounds[shard][1]:
+                if record.key == keys[shard] and record.offset < bounds[shard][1]:
                     last[shard] = record
             unread = {shard for shard in unread if self._reader.position(shard) < bounds[shard][1]}
         return {
