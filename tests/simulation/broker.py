@@ -150,6 +150,13 @@ class SimulatedBroker:
         known = self.topics.get(topic)
         return known.logs[partition] if known is not None and partition < len(known.logs) else None
 
+    def seen_logs(self, node: str, topic: str) -> Sequence[PartitionLog]:
+        """The same of all partitions of a topic that there is."""
+        logs = self.topics[topic].logs
+        if not self._deposed:
+            return logs
+        return [self.seen_log(node, topic, partition) or log for partition, log in enumerate(logs)]
+
     def is_led(self, node: str, topic: str, partition: int) -> bool:
         """Whether what a node writes to a partition reaches a leader that can commit it."""
         deposed = self._deposed.get((topic, partition))

@@ -36,6 +36,9 @@ _RATES = {
 }
 """Most at the ends of transactions, where the outcome is decided."""
 
+_OVER_THE_NETWORK = {request for request in _RATES if request not in _IN_PROCESS and not request.startswith("disk_")}
+"""Requests that a node which is cut off from Kafka loses."""
+
 WEATHERS = ("calm", "network", "library", "crashes", "freezes", "disks", "storm", "storm", "storm")
 
 
@@ -71,7 +74,8 @@ class Chaos(Faults):
         self.on = True
         self.weather = chance.choice(WEATHERS)
         self._chance = chance
-        self._scale = chance.choice((0.5, 1.0, 2.0))
+        scale = chance.choice((0.5, 1.0, 2.0))
+        self._rates = {request: rate * scale for request, rate in _RATES.items()}
         self._crashes_left = chance.randrange(2, 8)
         self._left = chance.randrange(5, 30)
         self._freezes_left = chance.randrange(2, 9)
@@ -80,6 +84,7 @@ class Chaos(Faults):
         self._late_s: float | None = None
         self._stalls: dict[str, Stall] = {}
         self._slow_markers = chance.choice((0.0, 0.0, 0.1, 0.5))
+        self._freezes = self.weather in ("freezes", "storm")
 
     # ---- arranged ----------------------------------------------------------------------------------------------
 
@@ -113,16 +118,17 @@ class Chaos(Faults):
     # ---- by chance ---------------------------------------------------------------------------------------------
 
     def at(self, request: str, node: str) -> Fault:
-        if self.on and node in self._forced:
+        """Hot path: the simulation asks it at each request."""
+        if self._forced and self.on and node in self._forced:
             forced = self._forced_at(request, node)
             if forced is not None:
                 return forced
-        if self.on and self._cut_off.get(node) and request not in _IN_PROCESS and not request.startswith("disk_"):
+        if self._cut_off and self.on and self._cut_off.get(node) and request in _OVER_THE_NETWORK:
             self._cut_off[node] -= 1
             return Fault.LOSE_REQUEST
         if not self.on or self._left == 0 or node == "foreign":
             return Fault.NONE
-        if self._chance.random() >= _RATES[request] * self._scale:
+        if self._chance.random() >= self._rates[request]:
             return Fault.NONE
         fault = self._pick(request)
         if fault in _CRASHES:
@@ -169,7 +175,7 @@ class Chaos(Faults):
                     del self._stalls[process]
                     stall.then()
                     return stall.seconds
-        if not self.on or self._freezes_left == 0 or self.weather not in ("freezes", "storm"):
+        if not self._freezes or not self.on or self._freezes_left == 0:
             return 0.0
         if self._chance.random() >= 0.004:
             return 0.0

@@ -25,7 +25,12 @@ class Clocks:
 
     def elapsed(self, machine: str) -> Callable[[], float]:
         """Seconds by the clock that is never set."""
-        return lambda: self._asleep_since.get(machine, self._scheduler.now()) - self._slept_s[machine]
+        now, asleep_since, slept_s = self._scheduler.now, self._asleep_since, self._slept_s
+
+        def elapsed() -> float:
+            return (asleep_since[machine] if machine in asleep_since else now()) - slept_s[machine]
+
+        return elapsed
 
     def wall(self, machine: str) -> Callable[[], float]:
         """Seconds since 1970, as the machine has them."""

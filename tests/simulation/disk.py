@@ -98,7 +98,7 @@ class MemorySnapshot:
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         rows = self._rows
-        for key in sorted(key for key in rows if key.startswith(prefix)):
+        for key in sorted([key for key in rows if key.startswith(prefix)]):
             self._read()
             yield key, rows[key]
 
@@ -183,7 +183,7 @@ class SimulatedStore:
         stalls_s = disk.stalls_until - timeline.now()
         if stalls_s > 0:
             timeline.wait(stalls_s, never)
-        if timeline.now() < disk.no_descriptors_until:
+        if disk.no_descriptors_until and timeline.now() < disk.no_descriptors_until:
             raise LocalStorageError("too many open files")
 
     def _read(self) -> None:

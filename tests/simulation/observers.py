@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from random import Random
 
@@ -166,10 +167,11 @@ def observe_disk(history: History, where: str, disk: Disk, shards: Iterable[int]
         return
     if disk.named.get(b"building") != b"\x00":
         return
+    rows: dict[int, list[tuple[bytes, bytes | None]]] = defaultdict(list)
+    for key, value in sorted(disk.rows.items()):
+        rows[_shard_of_row(key, history.shards)].append((key, value))
     for shard in shards:
-        rows: list[tuple[bytes, bytes | None]] = []
-        rows += [row for row in sorted(disk.rows.items()) if _shard_of_row(row[0], history.shards) == shard]
-        _observe(history, where, shard, rows)
+        _observe(history, where, shard, rows[shard])
 
 
 def observe_behind_cleaner(history: History, where: str, disk: Disk, shard: int) -> None:

@@ -22,7 +22,18 @@ COMMITTED, OPEN, ABORTED, MARKER = range(4)
 class Entry:
     """One offset of the log."""
 
-    __slots__ = ("ended", "kept_until", "key", "leader_epoch", "offset", "producer", "state", "timestamp", "value")
+    __slots__ = (
+        "ended",
+        "kept_until",
+        "key",
+        "leader_epoch",
+        "offset",
+        "producer",
+        "record",
+        "state",
+        "timestamp",
+        "value",
+    )
 
     def __init__(
         self, offset: int, timestamp: int, key: bytes | None, value: bytes | None, producer: int, state: int
@@ -37,6 +48,8 @@ class Entry:
         self.leader_epoch = 0
         self.ended = -1
         """Where the marker of its transaction is."""
+        self.record: LogRecord | None = None
+        """What readers are given, made by the first of them."""
 
 
 class Version:
@@ -60,6 +73,8 @@ class PartitionLog:
         self.start = 0
         self.end = 0
         """The high watermark: replication is instant here."""
+        self.last_stable = 0
+        """Where the first open transaction begins, else the end."""
         self.entries: list[Entry] = []
         self.trimmed: list[Entry] = []
         """What the log began with, for the checker."""
@@ -78,12 +93,6 @@ class PartitionLog:
         """What `_sequences` was told: the end behind the records, producer, epoch and sequence."""
         self._offsets: list[int] = []
         self._open: dict[int, list[Entry]] = {}
-
-    @property
-    def last_stable(self) -> int:
-        if not self._open:
-            return self.end
-        return min(entries[0].offset for entries in self._open.values())
 
     def append(self, timestamp: int, key: bytes | None, value: bytes | None, producer: int = 0) -> int:
         entry = Entry(self.end, timestamp, key, value, producer, OPEN if producer else COMMITTED)
@@ -113,20 +122,24 @@ class PartitionLog:
             entry.ended = self.end
         self.epochs[producer] = max(epoch, self.epochs.get(producer, 0))
         self._add(Entry(self.end, timestamp, None, None, producer, MARKER))
+        self._note_stable()
 
     def fetch(self, partition: int, position: int, count: int, *, committed: bool) -> list[LogRecord]:
         """Up to `count` visible records from `position` on."""
         records: list[LogRecord] = []
         end = self.readable_to(position, committed=committed)
-        entries = self.entries
-        for index in range(bisect_left(self._offsets, position), len(entries)):
-            entry = entries[index]
-            if entry.offset >= end or len(records) == count:
+        entries, offsets = self.entries, self._offsets
+        for index in range(bisect_left(offsets, position), len(entries)):
+            if offsets[index] >= end or len(records) == count:
                 break
+            entry = entries[index]
             if entry.state == COMMITTED or (entry.state != MARKER and not committed):
-                records.append(
-                    LogRecord(partition, entry.offset, entry.timestamp, entry.key, entry.value, entry.leader_epoch)
-                )
+                record = entry.record
+                if record is None:
+                    record = entry.record = LogRecord(
+                        partition, entry.offset, entry.timestamp, entry.key, entry.value, entry.leader_epoch
+                    )
+                records.append(record)
         return records
 
     def trim(self, start: int) -> None:
@@ -160,6 +173,7 @@ class PartitionLog:
         kept = {producer: [entry for entry in mine if entry.offset < end] for producer, mine in self._open.items()}
         self._open = {producer: mine for producer, mine in kept.items() if mine}
         self.end = end
+        self._note_stable()
         self._led_from = [(epoch, first) for epoch, first in self._led_from if first <= end]
         self._sent = [sent for sent in self._sent if sent[0] <= end]
         self._sequences = {producer: (epoch, sequence) for _, producer, epoch, sequence in self._sent}
@@ -192,8 +206,14 @@ class PartitionLog:
         self.entries.append(entry)
         self._offsets.append(entry.offset)
         self.end = entry.offset + 1
+        if not self._open:
+            self.last_stable = self.end
         self.note_change()
         return entry.offset
+
+    def _note_stable(self) -> None:
+        """A transaction is not open any more."""
+        self.last_stable = min((entries[0].offset for entries in self._open.values()), default=self.end)
 
     def note_change(self) -> None:
         """Somebody may find here what was not to be found before."""
@@ -212,10 +232,6 @@ class DeposedLog(PartitionLog):
         super().__init__()
         self.start, self.end, self.leader_epoch = log.start, log.end, log.leader_epoch
         self._led_from = list(log._led_from)
-        self._stable = log.last_stable
+        self.last_stable = log.last_stable
         self.changed_at = log.changed_at
         self._keep(list(log.entries))
-
-    @property
-    def last_stable(self) -> int:
-        return self._stable

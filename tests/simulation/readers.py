@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 
 from journal.errors import (
@@ -66,7 +67,7 @@ class SimulatedReader:
         except KafkaUnavailableError:
             return []
         records: list[LogRecord] = []
-        requests.broker.timeline.wait(timeout_s, lambda: self._fetch(records))
+        requests.broker.timeline.wait(timeout_s, partial(self._fetch, records))
         return records
 
     def poll_runs(self, timeout_s: float) -> list[RecordRun]:
@@ -75,6 +76,9 @@ class SimulatedReader:
 
     def position(self, partition: int) -> int:
         return self._positions[partition]
+
+    def positions(self) -> dict[int, int]:
+        return dict(self._positions)
 
     def start_and_end(self, partition: int, timeout_s: float) -> tuple[int, int]:
         self._open().ask("start_and_end", timeout_s)
@@ -97,17 +101,21 @@ class SimulatedReader:
         self._requests = None
 
     def _fetch(self, records: list[LogRecord]) -> bool:
-        """Says whether a position has moved."""
-        requests = self._open()
-        topic = requests.broker.topics.get(self._topic)
+        """Says whether a position has moved. Hot path: whoever waits asks again at each turn."""
+        requests = self._requests
+        if requests is None:
+            raise ClosedError("this reader is closed")
+        broker, node = requests.broker, requests.node
+        topic = broker.topics.get(self._topic)
         if topic is None:
             return False
         version, seen = topic.version, self._seen if topic.version is self._seen_of else -1
         if version.number == seen:
             return False
-        count, moved, epochs = self._records_per_poll, False, self._leader_epochs
+        count, moved, epochs, committed = self._records_per_poll, False, self._leader_epochs, self._committed
+        logs = broker.seen_logs(node, self._topic)
         for partition, position in self._positions.items():
-            log = requests.broker.seen_log(requests.node, self._topic, partition)
+            log = logs[partition] if partition < len(logs) else None
             if log is None or log.changed_at <= seen:
                 continue
             epoch = epochs.get(partition, 0)
@@ -119,7 +127,7 @@ class SimulatedReader:
                     if records:
                         break
                     raise GapError(outside, topic=self._topic, partition=partition, offset=position)
-            end = log.readable_to(position, committed=self._committed)
+            end = log.readable_to(position, committed=committed)
             if end == position and position in log.damaged:
                 if records:
                     break
@@ -127,14 +135,15 @@ class SimulatedReader:
                 raise CorruptionError(what, topic=self._topic, partition=partition, offset=position)
             if end <= position:
                 continue
-            found = log.fetch(partition, position, count - len(records), committed=self._committed)
+            found = log.fetch(partition, position, count - len(records), committed=committed)
             if found:
                 records += found
                 self._positions[partition] = found[-1].offset + 1
-            elif len(records) < count:
+            else:
                 self._positions[partition], moved = end, True
-            if self._positions[partition] > position:
-                epochs[partition] = log.leader_epoch
+            epochs[partition] = log.leader_epoch
+            if len(records) == count:
+                break
         if not moved and not records:
             self._seen, self._seen_of = version.number, version
             return False

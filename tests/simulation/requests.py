@@ -94,6 +94,8 @@ class Requests:
         timeline, faults = self.broker.timeline, self.broker.faults
         timeline.switch()
         fault = faults.at(request, self.node)
+        if fault is Fault.NONE:
+            return
         if fault in (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.CRASH_LATE):
             raise SimulatedCrash(self.node)
         if fault in (Fault.LOSE_REQUEST, Fault.LOSE_RESPONSE, Fault.LATE):

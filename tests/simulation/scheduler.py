@@ -181,7 +181,11 @@ class Scheduler(Timeline):
         process = task.process
         if not process.alive:
             raise SimulatedCrash(process.name)
-        self.pass_to(self._now + SWITCH_S)
+        now = self._now + SWITCH_S
+        if self._actions and self._actions[0][0] <= now:
+            self.pass_to(now)
+        else:
+            self._now = now
         seconds = self.freeze_for(process.name)
         if seconds:
             self.freeze(process, seconds)

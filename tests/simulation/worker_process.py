@@ -167,7 +167,7 @@ class WorkerProcess:
             batches: dict[int, list[Record]] = {}
             for record in self._poll(worker, reader, min(left_s, _FETCH_S)):
                 batches.setdefault(record.partition, []).append((record.offset, record.timestamp, record.value or b""))
-            self._positions = {shard: reader.position(shard) for shard in self._positions}
+            self._positions = reader.positions()
             prepared = {shard: self._prepare(shard, records) for shard, records in batches.items()}
             for shard, records in prepared.items():
                 worker.frames(shard, records)

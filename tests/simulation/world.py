@@ -38,6 +38,8 @@ class World:
         self.chaos = self._cast.chaos
         self.broker = self._cast.broker
         self.history = self._cast.history
+        self._not_applied_at: tuple[int, ...] = ()
+        """The versions of WAL and table at which not everything was applied."""
         self.cut_short = False
         """Whether a noticed loss ended the life before its plan."""
 
@@ -129,11 +131,17 @@ class World:
             raise Violation(f"alive: {otherwise}")
 
     def _is_applied(self) -> bool:
-        """Whether every shard's mark stands at the WAL's last frame."""
+        """Whether every shard's mark stands at the WAL's last frame. The scheduler asks at each turn."""
+        topics = self.broker.topics
+        versions = topics[table_topic(JOURNAL)].version.number, topics[wal_topic(JOURNAL)].version.number
+        if versions == self._not_applied_at:
+            return False
+        self._not_applied_at = versions
         tables = self.broker.topics[table_topic(JOURNAL)].logs
         for shard, wal in enumerate(self.broker.topics[wal_topic(JOURNAL)].logs):
             if _newest_mark(tables[shard], shard) < _last_committed(wal):
                 return False
+        self._not_applied_at = ()
         return True
 
 
