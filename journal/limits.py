@@ -23,9 +23,6 @@ FRAME_OVERHEAD_BYTES = 512
 OPERATION_OVERHEAD_BYTES = 64
 """More than an operation takes beside its data: three 10-byte varints, the small fields, tags and lengths."""
 
-ROW_OVERHEAD_BYTES = 64
-"""More than a row adds to the operation it came from: the position, the shard, and the key."""
-
 SKIPPED_OVERHEAD_BYTES = 4096
 """More than a `skipped` row adds to the record it keeps: the reason, the operator's name and host, and the key."""
 

@@ -213,11 +213,6 @@ class EmbeddedKafka:
                 self._prepare(java, cluster, [broker])
                 self._launch_and_wait(java, cluster, [broker], [broker])
 
-    def restart_broker(self, broker: int) -> None:
-        """Stops one broker if it runs, starts it again, and waits until it answers. Blocks."""
-        self.stop_broker(broker)
-        self.start_broker(broker)
-
     def __enter__(self) -> Self:
         self.start()
         return self

@@ -12,22 +12,7 @@ from functools import partial
 from hashlib import blake2b
 from typing import Any
 
-from google.protobuf.message import DecodeError, Message
-
-from journal.errors import RowError
-from journal.v1.journal_pb2 import (
-    ADD,
-    UPDATE,
-    Mark,
-    Operation,
-    Record,
-    Skipped,
-    Staged,
-    Transaction,
-    Update,
-    Updates,
-)
-from journal.wire.keys import RowType, row_type
+from journal.v1.journal_pb2 import ADD, UPDATE, Operation, Update
 from journal.wire.operations import two_byte_varint, varint
 
 _POSITION_TAG = 16 << 3 | 2
@@ -54,16 +39,6 @@ _LAYOUTS_MAX = 4096
 
 _Layout = tuple[Callable[[bytes], tuple[Any, ...]], bytes, bytes]
 """What takes a row of one length apart, and what then stands before the element and before the data."""
-
-_MESSAGES: dict[RowType, type[Message]] = {
-    RowType.RECORD: Record,
-    RowType.UPDATES: Updates,
-    RowType.SPILLED: Update,
-    RowType.TRANSACTION: Transaction,
-    RowType.STAGED: Staged,
-    RowType.MARK: Mark,
-    RowType.SKIPPED: Skipped,
-}
 
 
 def mark_name(row: bytes) -> int:
@@ -195,11 +170,3 @@ def unstaged_row(value: bytes) -> Operation:
     plain.DiscardUnknownFields()
     plain.ClearField("tx")
     return plain
-
-
-def decode_row(key: bytes, value: bytes) -> Message:
-    """The message of a row, by its key. Raises RowError for bytes that are not what the key says."""
-    try:
-        return _MESSAGES[row_type(key)].FromString(value)
-    except DecodeError as error:
-        raise RowError(f"row {key.hex()} does not parse: {error}") from None

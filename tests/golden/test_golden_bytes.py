@@ -9,12 +9,10 @@ import pytest
 
 from journal.append.group import FrameNumbers, Group, Origin
 from journal.append.operations import Append
-from journal.errors import RowError
 from journal.limits import Limits
 from journal.v1.journal_pb2 import Frame
 from journal.wire.frames import FORMAT, decode_frame
 from journal.wire.keys import RowType, row_type
-from journal.wire.rows import decode_row
 from tests.support.fold import fold_entries
 from tests.support.golden import (
     DIRECTORY,
@@ -24,6 +22,7 @@ from tests.support.golden import (
     frame_of,
     outcome_of_rows,
 )
+from tests.support.rows import decode_row
 
 FROZEN = {path.stem: json.loads(path.read_text()) for path in sorted((DIRECTORY / "bytes").glob("*.json"))}
 TODAY = FROZEN[f"format-{FORMAT}"]
@@ -80,8 +79,3 @@ def test_rows_of_every_version_are_read(version: str) -> None:
     assert outcome_of_rows(rows_of(raw), 0) == expected_outcome(case_of(raw), 0, lambda data: data)
     for key, value in rows_of(raw).items():
         assert decode_row(key, value).ByteSize()
-
-
-def test_a_row_that_does_not_parse_is_an_error_that_names_its_key() -> None:
-    with pytest.raises(RowError, match="72000000"):
-        decode_row(b"r" + bytes(8), b"\xff")

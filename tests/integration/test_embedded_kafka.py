@@ -144,7 +144,7 @@ def test_records_ports_and_identity_survive_a_stop_and_a_crash(own: EmbeddedKafk
     assert [broker.state for broker in own.status().brokers] == ["stopped"]
     assert own.start() == bootstrap
     own.kill(1)
-    own.restart_broker(1)
+    own.start_broker(1)
     assert (own.bootstrap_servers, own.status().cluster_id) == (bootstrap, identity)
     assert read_first(bootstrap, topic) == b"kept"
 
@@ -165,7 +165,7 @@ def test_three_brokers_go_on_when_one_is_killed_and_take_it_back(tmp_path: Path)
         assert cluster.broker_config("node.id", 30.0).keys() == {1, 2}, "the others count a dead one for a while"
         write(three.bootstrap_servers, topic, b"without the third")
         assert [broker.state for broker in three.status().brokers] == ["running", "running", "stopped"]
-        three.restart_broker(3)
+        three.start_broker(3)
         assert three.status().running
         assert read_first(three.bootstrap_servers, topic) == b"without the third"
         three.kill(3)

@@ -322,7 +322,7 @@ def test_a_worker_outlives_its_only_broker_and_stops_cleanly_while_it_is_away(tm
         wal.write(b"a")
         shell.wait(lambda shell: shell.values() == {0: [b"a"], 1: [b"a"]})
         kafka.kill(1)
-        kafka.restart_broker(1)
+        kafka.start_broker(1)
         wal.write(b"b")
         shell.wait(lambda shell: shell.values() == {0: [b"a", b"b"], 1: [b"a", b"b"]})
         kafka.kill(1)

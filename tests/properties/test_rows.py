@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from journal.fold.updates import UpdateTable
 from journal.limits import ID_MAX, KIND_MAX, SUBJECT_MAX
 from journal.v1.journal_pb2 import ADD, UPDATE, Operation, Record, Updates
-from journal.wire.rows import decode_row, only_update, plain_record, position_bytes
+from journal.wire.rows import only_update, plain_record, position_bytes
+from tests.support.rows import decode_row
 
 ids = st.integers(1, ID_MAX)
 kinds = st.integers(0, KIND_MAX)

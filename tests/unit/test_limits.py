@@ -10,7 +10,6 @@ from journal.limits import (
     FRAME_OVERHEAD_BYTES,
     ID_MAX,
     OPERATION_OVERHEAD_BYTES,
-    ROW_OVERHEAD_BYTES,
     SEQUENCE_MAX,
     VIRTUAL_SHARDS,
     Limits,
@@ -21,7 +20,7 @@ from streams.reading.source import FETCH_BYTES_MAX, FETCHED_BYTES_MAX, source_se
 def test_the_defaults_hold_together() -> None:
     limits = Limits()
     assert limits.message_bytes_max > limits.frame_bytes_max
-    assert limits.data_bytes_max + OPERATION_OVERHEAD_BYTES + ROW_OVERHEAD_BYTES < limits.message_bytes_max
+    assert limits.data_bytes_max + OPERATION_OVERHEAD_BYTES + FRAME_OVERHEAD_BYTES < limits.message_bytes_max
 
 
 def test_sequences_and_virtual_shards_fill_an_id() -> None:

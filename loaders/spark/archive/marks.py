@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pyspark.sql import SparkSession
 
 from journal.errors import ArchiveError
+from journal.topics.control_keys import archive_key
 from journal.v1.journal_pb2 import Archive
 from loaders.spark.read.source import Control, JournalSource, control
 from loaders.spark.replay.sending import send
@@ -63,7 +64,7 @@ class ArchiveMarks:
                 f"ends; what {self._path} has stays"
             )
         rows = [
-            {"key": b"archive/%d" % shard, "value": self._mark(manifest, shard, part.end).SerializeToString()}
+            {"key": archive_key(shard), "value": self._mark(manifest, shard, part.end).SerializeToString()}
             for shard, part in sorted(manifest.parts.items())
         ]
         table = table_of(self._spark, "key binary, value binary", rows)

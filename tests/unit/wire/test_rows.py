@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from journal.errors import RowError
-from journal.limits import ROW_OVERHEAD_BYTES
+from journal.limits import FRAME_OVERHEAD_BYTES
 from journal.v1.journal_pb2 import Position, Record, Staged, Update
-from journal.wire.keys import mark_key, record_key, staged_key
-from journal.wire.rows import decode_row, position_bytes, unstaged, unstaged_row
+from journal.wire.keys import staged_key
+from journal.wire.rows import position_bytes, unstaged, unstaged_row
 from tests.support.build import add, replace, update
 
 PLACES = [(0, 0, 0), (2**63 - 1, 2**32 - 1, 0), (5, 0, 1), (2**63 - 1, 2**32 - 1, 2**32 - 1)]
@@ -28,10 +27,10 @@ def test_a_position_appended_to_an_operation_is_a_row(place: tuple[int, int, int
     )
 
 
-def test_what_a_row_adds_to_its_operation_stays_within_the_overhead() -> None:
+def test_a_row_adds_less_to_its_operation_than_a_frame_does_so_that_it_fits_a_kafka_record_too() -> None:
     shard = Staged(shard=1023).SerializeToString()
     key = staged_key(2**63 - 1, 1023, 2**63 - 1, 2**32 - 1)
-    assert len(position_bytes(2**63 - 1, 2**32 - 1, 2**32 - 1)) + len(shard) + len(key) <= ROW_OVERHEAD_BYTES
+    assert len(position_bytes(2**63 - 1, 2**32 - 1, 2**32 - 1)) + len(shard) + len(key) <= FRAME_OVERHEAD_BYTES
 
 
 def test_a_staged_row_read_again_is_the_operation_without_its_transaction() -> None:
@@ -41,13 +40,3 @@ def test_a_staged_row_read_again_is_the_operation_without_its_transaction() -> N
     assert Staged.FromString(row).tx == op.tx == 7
     assert unstaged_row(row) == unstaged(op) == plain
     assert unstaged_row(row).SerializeToString() == unstaged(op).SerializeToString() == plain.SerializeToString()
-
-
-def test_a_row_is_read_by_its_key() -> None:
-    assert isinstance(decode_row(record_key(1), b""), Record)
-
-
-@pytest.mark.parametrize(("key", "value"), [(mark_key(0), b"\xff"), (b"unknown", b"")])
-def test_bytes_that_are_not_what_the_key_says_are_an_error(key: bytes, value: bytes) -> None:
-    with pytest.raises(RowError, match=key.hex()):
-        decode_row(key, value)
