@@ -1,11 +1,11 @@
-"""Kafka through confluent-kafka: `ports.Kafka` for one process, made from one bootstrap address and one set of
+"""All Kafka clients of one process (`ports.Kafka`), made with confluent-kafka from one address and one set of
 properties.
 
-    KafkaClients -> client_producers, client_readers, client_cluster     the ports, one file each
-                 -> membership                                           a node's place in its group
-                 -> client_settings                                      what they are configured with
-                 -> client_errors                                        what they raise
-                 -> client_calls                                         what may never return
+KafkaClients -> transactional_producer, plain_producer, readers, cluster     the ports, one file each
+             -> membership                                                   a node's place in its group
+             -> settings                                                     how clients are configured
+             -> errors                                                       what clients raise
+             -> bounded_calls                                                calls that may never return
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from dataclasses import replace
 from journal.kafka.cluster import KafkaCluster
 from journal.kafka.commit_times import CommitTimes
 from journal.kafka.membership import Membership
+from journal.kafka.plain_producer import KafkaPlainProducer
 from journal.kafka.ports import READ_MS
-from journal.kafka.producers import KafkaPlainProducer, KafkaTransactionalProducer
 from journal.kafka.readers import KafkaReader
 from journal.kafka.settings import SPREAD_LINGER_MS, ClientSettings
+from journal.kafka.transactional_producer import KafkaTransactionalProducer
 from journal.limits import Limits
 from journal.process.clocks import Clock
 from journal.settings import JournalSettings
@@ -32,11 +33,11 @@ LOGGER = logging.getLogger("journal.kafka")
 
 
 class KafkaClients:
-    """`ports.Kafka`. Clients share settings, and producers of one id how long its commits take; each is made for, and
-    used by, one thread.
+    """A `ports.Kafka`. All its clients share settings, and producers of one transactional id share its commit times.
+    One thread makes and uses each client.
 
-    Raises ConfigError for a property that is the journal's own, and, when a client is made, for one that librdkafka
-    does not know.
+    Raises ConfigError for a property that the journal sets itself. Making a client raises ConfigError for a property
+    that librdkafka does not know.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class KafkaClients:
         bounds = limits or Limits()
         self._clock = clock
         self._times: defaultdict[str, CommitTimes] = defaultdict(CommitTimes)
-        """By transactional id."""
+        """Commit times of the producers of each transactional id."""
         self._settings = ClientSettings(
             bootstrap_servers,
             dict(properties or {}),
@@ -68,8 +69,8 @@ class KafkaClients:
         )
 
     def sized(self, *, record_bytes_max: int, batch_bytes_max: int) -> KafkaClients:
-        """The same, but for producers that send records of these sizes to many partitions: to topics that are not the
-        journal's own."""
+        """Clients with the same settings, but whose producers send records of these sizes to many partitions: for
+        topics that are not the journal's own."""
         clients = copy(self)
         clients._settings = replace(
             self._settings,
@@ -93,13 +94,13 @@ class KafkaClients:
 
     @property
     def settings(self) -> ClientSettings:
-        """What further kinds of clients are made from."""
+        """Settings for making further kinds of clients."""
         return self._settings
 
     def membership(
         self, group: str, topic: str, name: str, *, session_timeout_ms: int, heartbeat_ms: int
     ) -> Membership:
-        """Join a group for one of its topics' partitions, as `name`."""
+        """Join a group that shares a topic's partitions. Other members see this one as `name`."""
         return Membership(
             self._settings,
             group=group,
@@ -111,7 +112,7 @@ class KafkaClients:
 
 
 def kafka_of(settings: JournalSettings) -> KafkaClients:
-    """The Kafka clients of a process."""
+    """The Kafka clients of a process with these settings."""
     return KafkaClients(
         settings.bootstrap_servers,
         settings.client_properties,

@@ -10,7 +10,7 @@ from journal.disk import rocks
 from journal.fold.rows import Change
 from journal.kafka import clients
 from journal.kafka.ports import Kafka, Sent, nothing
-from journal.kafka.producers import KafkaTransactionalProducer
+from journal.kafka.transactional_producer import KafkaTransactionalProducer
 from journal.process.clocks import Clock
 from journal.topics.control_reading import read_control
 from journal.topics.control_rows import ControlRows

@@ -10,7 +10,7 @@ import signal
 
 from journal.cli.main import main
 from journal.kafka import clients
-from journal.kafka.producers import KafkaTransactionalProducer
+from journal.kafka.transactional_producer import KafkaTransactionalProducer
 
 
 def die_in_the_second_transaction() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from journal.cli.main import main as command_line
 from journal.kafka import clients
 from journal.kafka.ports import Consumed
-from journal.kafka.producers import KafkaTransactionalProducer
+from journal.kafka.transactional_producer import KafkaTransactionalProducer
 
 POINTS = ("appended", "offsets sent", "committed")
 """Behind a batch's frames, behind its offsets, and behind the commit of both before anybody knows of it."""

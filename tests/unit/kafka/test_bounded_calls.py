@@ -10,12 +10,12 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from journal.errors import ClosedError, DeadlineError, FatalProducerError
-from journal.kafka import producers as client_producers
+from journal.kafka import producer_instance, transactional_producer
 from journal.kafka.bounded_calls import call_within
 from journal.kafka.commit_times import CommitTimes
 from journal.kafka.ports import Consumed
-from journal.kafka.producers import KafkaTransactionalProducer
 from journal.kafka.settings import ClientSettings
+from journal.kafka.transactional_producer import KafkaTransactionalProducer
 
 LIMIT_S = 30.0
 SHORT_S = 0.05
@@ -49,9 +49,9 @@ class Handle:
 @pytest.fixture
 def handles(monkeypatch: pytest.MonkeyPatch) -> Handles:
     made = Handles()
-    monkeypatch.setattr(client_producers, "Producer", made)
-    monkeypatch.setattr(client_producers, "group_without_members", lambda _settings, _group: object())
-    monkeypatch.setattr(client_producers, "_ENDS_LATE_S", SHORT_S)
+    monkeypatch.setattr(producer_instance, "Producer", made)
+    monkeypatch.setattr(transactional_producer, "group_without_members", lambda _settings, _group: object())
+    monkeypatch.setattr(transactional_producer, "_ENDS_LATE_S", SHORT_S)
     return made
 
 

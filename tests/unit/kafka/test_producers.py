@@ -8,7 +8,7 @@ import sys
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from journal.kafka.producers import LostError, with_lost_errors
+from journal.kafka.lost_errors import LostError, with_lost_errors
 
 
 def raise_what_is_no_exception() -> None:
