@@ -11,15 +11,14 @@ record added and deleted in between costs no row, and one that this fold itself 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator
-from itertools import repeat
+from collections.abc import Iterator
 
 from journal.errors import FrameError, GapError
-from journal.fold.known_records import Presence
+from journal.fold.records import RecordTable
 from journal.fold.rows import Added, Base, Change, Happened
 from journal.fold.sorted_frame import SortedFrame
 from journal.fold.staged import Part, PartTable
-from journal.fold.updates import RECENT_BYTES_MAX, UpdateTable
+from journal.fold.updates import RECENT_BYTES_MAX
 from journal.limits import ID_MAX, OPERATION_OVERHEAD_BYTES
 from journal.v1.journal_pb2 import (
     ADD,
@@ -34,8 +33,8 @@ from journal.v1.journal_pb2 import (
     Skipped,
 )
 from journal.wire.frames import nonce_of
-from journal.wire.keys import mark_key, record_key, skipped_key
-from journal.wire.rows import mark_name, position_bytes
+from journal.wire.keys import mark_key, skipped_key
+from journal.wire.rows import mark_name
 
 
 class Fold:
@@ -61,14 +60,13 @@ class Fold:
         self.mark = Mark()
         self.mark.CopyFrom(mark)
         self._previous = mark_name(mark.SerializeToString()) if mark.offset >= 0 else 0
-        self._base = base
-        self._added: dict[int, bytes] = {}
-        """Row values. Bytes: a message kept for each would cost the collector more than all else costs."""
-        self._deleted: set[int] = set()
-        self._present = Presence(highest)
-        self._top = highest
-        """No record of a larger id is in the base or among those added."""
-        self._updates = UpdateTable(base, updates_row_bytes_max, recent_bytes_max)
+        self._records = RecordTable(
+            self.mark,
+            base,
+            highest,
+            updates_row_bytes_max=updates_row_bytes_max,
+            recent_bytes_max=recent_bytes_max,
+        )
         self._parts = PartTable(base, self.mark.shard)
         self._skipped: list[Skipped] = []
         self._boundary = True
@@ -145,7 +143,7 @@ class Fold:
         mark.dropped += dropped
 
     def _apply_operations(self, offset: int, timestamp: int, frame: Frame) -> None:
-        told, told_kinds, tell_added = self._told, self._told_kinds, self._told_added.append
+        table, told, told_kinds, tell_added = self._records, self._told, self._told_kinds, self._told_added.append
         applied = records = 0
         for index, op in enumerate(frame.operations):
             if op.tx:
@@ -153,16 +151,16 @@ class Fold:
                 continue
             kind = op.type
             if kind == ADD:
-                if not self._add(op, offset, index, 0):
+                if not table.add(op, offset, index, 0):
                     continue
                 records += 1
                 if told_kinds and (record_kind := op.kind) in told_kinds:
                     tell_added((op.id, record_kind, op.data, offset))
             elif kind == UPDATE:
-                if not self._update(op, offset, index, 0):
+                if not table.update(op, offset, index, 0):
                     continue
             else:
-                if not self._delete_each((op.id,)):
+                if not table.delete_each((op.id,)):
                     continue
                 records -= 1
             applied += 1
@@ -175,12 +173,13 @@ class Fold:
     def _apply_runs(self, offset: int, timestamp: int, frame: SortedFrame) -> None:
         if self._told is not None or self._told_kinds:
             raise AssertionError("what is told has its operations in their order")
+        table = self._records
         applied = records = 0
         for run in frame.runs:
             added, added_rows, updated, updated_rows, deleted, others = run
-            came = self._add_run(array("q", added), added_rows) if added else 0
-            changed = self._keep_updates(array("q", updated), updated_rows) if updated else 0
-            went = self._delete_each(array("q", deleted)) if deleted else 0
+            came = table.add_run(array("q", added), added_rows) if added else 0
+            changed = table.keep_updates(array("q", updated), updated_rows) if updated else 0
+            went = table.delete_each(array("q", deleted)) if deleted else 0
             applied += came + changed + went
             records += came - went
             for index, raw in others:
@@ -188,96 +187,10 @@ class Fold:
                 if op.tx:
                     applied += self._apply_transactional(op, frame.epoch, offset, index, timestamp)
                 else:
-                    applied += self._update(op, offset, index, 0)
+                    applied += table.update(op, offset, index, 0)
         self.mark.applied += applied
         self.mark.rejected += frame.operations - applied
         self.mark.records += records
-
-    def _add_run(self, ids: array[int], rows: list[bytes]) -> int:
-        """How many of these were not there. Mostly none is: ids go up."""
-        added = self._added
-        if min(ids) > self._top:
-            added.update(zip(ids, rows, strict=True))
-            self._top = max(ids)
-            return len(ids)
-        done = 0
-        for record_id, row in zip(ids, rows, strict=True):
-            if record_id not in added and not self._in_base(record_id):
-                added[record_id] = row
-                done += 1
-        self._top = max(self._top, max(ids))
-        return done
-
-    # ---- records -----------------------------------------------------------------------------------------------
-
-    def _in_base(self, record_id: int) -> bool:
-        """Whether the record is in the base and was not deleted since."""
-        if record_id in self._deleted or record_id > self._present.highest:
-            return False
-        return record_id in self._present.records or self._base.get(record_key(record_id)) is not None
-
-    def _add(self, op: Operation, offset: int, index: int, ordinal: int) -> bool:
-        record_id = op.id
-        if record_id > self._top:
-            self._top = record_id
-        elif record_id in self._added or self._in_base(record_id):
-            return False
-        self._added[record_id] = op.SerializeToString() + position_bytes(offset, index, ordinal)
-        return True
-
-    def _update(self, op: Operation, offset: int, index: int, ordinal: int) -> bool:
-        value = op.SerializeToString() + position_bytes(offset, index, ordinal)
-        return self._keep_updates((op.id,), (value,), (op.kind, op.subject) if op.replaceable else None) > 0
-
-    def _keep_updates(self, ids: Iterable[int], rows: Iterable[bytes], replaced: tuple[int, int] | None = None) -> int:
-        """Keep the updates of records that are there; how many these are. One alone may be `replaced`."""
-        added, deleted, present, put = self._added, self._deleted, self._present, self._updates.put
-        highest, records, updated = present.highest, present.records, present.updated
-        done = more = 0
-        for record_id, row in zip(ids, rows, strict=True):
-            if record_id in added:
-                fresh = True
-            elif record_id > highest or record_id in deleted:
-                continue
-            elif record_id in records:
-                fresh = record_id not in updated
-            elif self._base.get(record_key(record_id)) is not None:
-                fresh = False
-            else:
-                continue
-            more += put(record_id, row, fresh, replaced)
-            done += 1
-        self.mark.updates += more
-        return done
-
-    def _delete_each(self, ids: Iterable[int]) -> int:
-        """Delete those that are there; how many these were."""
-        added, deleted, present, updates = self._added, self._deleted, self._present, self._updates
-        highest, records, updated, others = present.highest, present.records, present.updated, present.others
-        lone, heads = updates.lone, updates.heads
-        done = gone = 0
-        for record_id in ids:
-            if record_id in added:
-                del added[record_id]
-                if record_id in lone or record_id in heads:
-                    gone += updates.forget(record_id)
-                done += 1
-                continue
-            if record_id > highest or record_id in deleted:
-                continue
-            is_known = record_id in records
-            if not is_known and self._base.get(record_key(record_id)) is None:
-                continue
-            deleted.add(record_id)
-            if not is_known:
-                gone += updates.tombstone(record_id, None)
-            elif record_id in updated:
-                gone += updates.tombstone(record_id, present.updates_of(record_id) if record_id in others else 1)
-            elif record_id in lone or record_id in heads:
-                gone += updates.forget(record_id)
-            done += 1
-        self.mark.updates -= gone
-        return done
 
     # ---- transactions ------------------------------------------------------------------------------------------
 
@@ -304,6 +217,7 @@ class Fold:
 
     def _take_effect(self, part: Part, offset: int, index: int) -> None:
         """Apply a committed transaction's operations; one added and deleted inside it is not told."""
+        table = self._records
         effects: list[Happened] = []
         unborn: set[int] = set()
         born: set[int] = set()
@@ -311,15 +225,15 @@ class Fold:
         for ordinal, op in enumerate(self._parts.operations(part), start=1):
             record_id, kind = op.id, op.type
             if kind == ADD:
-                if not self._add(op, offset, index, ordinal):
+                if not table.add(op, offset, index, ordinal):
                     continue
                 born.add(record_id)
                 records += 1
             elif kind == UPDATE:
-                if not self._update(op, offset, index, ordinal):
+                if not table.update(op, offset, index, ordinal):
                     continue
             else:
-                if not self._delete_each((record_id,)):
+                if not table.delete_each((record_id,)):
                     continue
                 records -= 1
                 if record_id in born:
@@ -354,11 +268,7 @@ class Fold:
         store finds their places one beside the other. Asked again before `checkpointed`, it gives the same; the update
         rows it gave are remembered until then.
         """
-        added = self._added
-        gone = self._deleted - added.keys() if added else self._deleted
-        changes: list[Change] = list(zip(map(record_key, sorted(gone)), repeat(None), strict=False))
-        changes.extend(zip(map(record_key, added), added.values(), strict=True))
-        changes.extend(self._updates.changes())
+        changes = self._records.changes()
         changes.extend(self._parts.changes())
         changes.extend((skipped_key(row.shard, row.offset), row.SerializeToString()) for row in self._skipped)
         self.mark.previous = self._previous
@@ -368,11 +278,7 @@ class Fold:
     def checkpointed(self) -> None:
         """The base now holds `changes()`: forget the overlay. The mark and the transactions' headers stay."""
         self._previous = mark_name(self.mark.SerializeToString())
-        self._present.checkpointed(self._added, self._deleted, *self._updates.in_base())
-        self._top = self._present.highest
-        self._added.clear()
-        self._deleted.clear()
-        self._updates.checkpointed()
+        self._records.checkpointed()
         self._parts.checkpointed()
         self._skipped.clear()
         self.settled_bytes = 0

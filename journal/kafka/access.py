@@ -1,4 +1,4 @@
-"""Who may do what: an error of authorisation says who may not do what with which resource, and what allows it."""
+"""Errors of authorisation: what a client may not do with which resource, and the command that allows it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import NamedTuple
 TOPIC, GROUP, TRANSACTIONAL_ID, CLUSTER = "topic", "group", "transactional-id", "cluster"
 
 _DENIED: Mapping[int, str] = {29: TOPIC, 30: GROUP, 31: CLUSTER, 53: TRANSACTIONAL_ID}
-"""Kinds of resources by the protocol's code for a client that may not use one."""
+"""Kinds of resources, by the protocol's error code for a client that may not use one."""
 
 
 class Need(NamedTuple):
-    """What a request asks to be allowed: operations, by their names in Kafka, with a resource."""
+    """One permission that a request needs: a resource, and operations on it by their names in Kafka."""
 
     kind: str
     name: str
@@ -45,12 +45,12 @@ class Access(NamedTuple):
         return Request(self, needs)
 
     def lacks(self, need: Need) -> str:
-        """In words, with the command."""
+        """Says which permission is missing, with the command that grants it."""
         what = f"{self.principal} may not {' or '.join(need.operations)} {need.kind} {need.name}".rstrip()
         return f"{what}: {self.command(need)}"
 
     def command(self, need: Need) -> str:
-        """What allows it."""
+        """The command that grants a permission."""
         what = " ".join(f"--operation {operation}" for operation in need.operations)
         where = f"--{need.kind} {need.name}".rstrip()
         return (
@@ -60,20 +60,21 @@ class Access(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A client's request, and all that it needs."""
+    """A client's request, and all permissions that it needs."""
 
     access: Access
     needs: tuple[Need, ...]
 
     def lacking(self, code: int) -> str:
-        """What it lacks, as its error's code says, and the commands that allow it; empty: it is no such error."""
+        """Says which permissions are missing and the commands that grant them. `code` is the request's error code; the
+        text is empty for an error that is not one of authorisation."""
         kind = _DENIED.get(code)
         return "; ".join(self.access.lacks(need) for need in self.needs if need.kind == kind)
 
 
 def access_of(bootstrap_servers: str, properties: Mapping[str, str]) -> Access:
-    """By a client's properties, which name its user, or say that there is none. What else names it (a certificate, a
-    ticket) is known to the brokers alone."""
+    """The access of a client with these properties. They name its user, or show that it has none. A user that is named
+    by a certificate or a ticket is known to the brokers alone, and is called NAME here."""
     user = properties.get("sasl.username", "")
     protocol = properties.get("security.protocol", "plaintext").lower()
     return Access(bootstrap_servers, f"User:{user or ('ANONYMOUS' if protocol == 'plaintext' else 'NAME')}")

@@ -1,4 +1,4 @@
-"""Calls of librdkafka that may never return: made in a thread that is left behind then."""
+"""Calls of librdkafka that may never return: each runs in a thread that can be left behind."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ T = TypeVar("T")
 
 
 def call_within(limit_s: float, call: Callable[[], T]) -> T:
-    """What a call gives, or raises.
+    """Make a call in a thread of its own and give its result, or raise its error.
 
-    Raises DeadlineError when it takes longer than `limit_s`: then it goes on in a thread that nobody waits for, not
-    even the end of the process, and holds what it was given for as long as it takes.
+    Raises DeadlineError when the call takes longer than `limit_s`. The call then goes on in its thread. Nobody waits
+    for that thread, not even the end of the process, and it keeps its arguments for as long as it takes.
     """
     outcome: Future[T] = Future()
     Thread(target=_run, args=(call, outcome), name="kafka-journal-call", daemon=True).start()
@@ -25,13 +25,14 @@ def call_within(limit_s: float, call: Callable[[], T]) -> T:
             raise DeadlineError(f"no end after {limit_s} s")
         return outcome.result()
     finally:
-        # An error holds the frames it came through. These must not hold it, or both stay until they are looked for.
+        # An error holds the frames that it came through. If these frames held the error too, both would stay in memory
+        # until the garbage collector finds the cycle.
         del outcome
 
 
 def _run(call: Callable[[], T], outcome: Future[T]) -> None:
     try:
         outcome.set_result(call())
-    except BaseException as error:  # noqa: BLE001  # whoever waits is told
+    except BaseException as error:  # noqa: BLE001  # the waiting thread is told
         outcome.set_exception(error)
         del outcome

@@ -1,4 +1,4 @@
-"""The brokers' clock, as far as what they have appended tells it: nobody can ask them for the time."""
+"""The brokers' clock, as far as the timestamps of their records tell it. Brokers cannot be asked for the time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from journal.process.clocks import Clock
 
 
 class BrokerTime:
-    """The newest timestamp that a broker gave a record, and what has passed since then here: never more than it is."""
+    """A lower bound of the brokers' time: the newest timestamp that a broker gave a record, plus the time that has
+    passed here since then."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -14,10 +15,10 @@ class BrokerTime:
         self._seen_at = clock()
 
     def see(self, timestamp_ms: int) -> None:
-        """A broker has given a record this timestamp, ms since 1970."""
+        """Note the timestamp that a broker gave a record, in ms since 1970."""
         if timestamp_ms > self.now_ms():
             self._newest_ms, self._seen_at = timestamp_ms, self._clock()
 
     def now_ms(self) -> float:
-        """Milliseconds since 1970; it is at least so late for the brokers."""
+        """Milliseconds since 1970: the brokers' clock shows this or a later time."""
         return self._newest_ms + (self._clock() - self._seen_at) * 1000

@@ -1,11 +1,11 @@
 """All Kafka clients of one process (`ports.Kafka`), made with confluent-kafka from one address and one set of
 properties.
 
-KafkaClients -> transactional_producer, plain_producer, readers, cluster     the ports, one file each
-             -> membership                                                   a node's place in its group
-             -> settings                                                     how clients are configured
-             -> errors                                                       what clients raise
-             -> bounded_calls                                                calls that may never return
+    KafkaClients -> transactional_producer, plain_producer, readers, cluster     the ports, one file each
+                 -> membership                                                   a node's place in its group
+                 -> settings                                                     how clients are configured
+                 -> errors                                                       what clients raise
+                 -> bounded_calls                                                calls that may never return
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it re-exports them without saying so
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the module re-exports these names without saying so
     AclOperation,
     AdminClient,
     ConfigEntry,
@@ -39,25 +39,28 @@ T = TypeVar("T")
 _DESCRIBE_CONFIGS = "DescribeConfigs"
 _LOOK_EVERY_S = 0.05
 _ATTEMPT_S = 5.0
-"""A broker that says nothing is first asked for so long: then perhaps another one is, or the cluster counts it no more.
-Each time for twice as long, so that one that is slow has the time it was given."""
+"""Seconds that a broker has to answer the first attempt. A new attempt may reach another broker, or the cluster may
+no longer count a dead one. Each attempt takes twice as long as the one before it, so a slow broker gets all of its
+time."""
 _ANSWER_MARGIN_S = 1.0
-"""librdkafka ends a request at its own time-out; the wait for its future is only a second line."""
+"""librdkafka ends a request at its own time-out. The wait for its future ends this much later, in case it does not."""
 _LAST_ANSWER_S = 1.0
-"""A broker that takes longer hardly answers in the very moment in which the client is destroyed."""
+"""Seconds that `close` waits for the last answer. A slower broker hardly answers at the very moment at which the client
+is destroyed."""
 
 
 class KafkaCluster:
-    """`ports.Cluster`."""
+    """A `ports.Cluster`."""
 
     def __init__(self, settings: ClientSettings, clock: Clock = time.monotonic) -> None:
         self._clock = clock
         self._access = settings.access
         self._made: set[str] = set()
         self._asked: Future[Any] | None = None
-        """What was asked last."""
+        """The last request that was made."""
         self._client: AdminClient | None = _client(settings)
-        # told how to make one, not by what of this: clients of a cycle would live until it is found
+        # The groups' client gets a function that makes clients, not a method of this object: objects that refer to each
+        # other would live until the garbage collector finds the cycle.
         self._groups_client = GroupsClient(partial(_client, settings), settings.access)
 
     def cluster_id(self, timeout_s: float) -> str:
@@ -67,8 +70,8 @@ class KafkaCluster:
         return answer
 
     def describe(self, topics: Iterable[str], timeout_s: float) -> dict[str, TopicState]:
-        """As `ports.Cluster`. Whichever broker is asked may not have heard yet of a topic that was just made: what this
-        client has made is asked for until it is there."""
+        """Describes topics as `ports.Cluster` says. A broker may not have heard yet of a topic that was just made; so
+        this waits for topics that this client has made."""
         deadline = self._clock() + timeout_s
         wanted = list(topics)
         made = self._made.intersection(wanted)
@@ -111,16 +114,18 @@ class KafkaCluster:
             time.sleep(_LOOK_EVERY_S)
 
     def broker_config(self, name: str, timeout_s: float) -> dict[int, str | None]:
-        """As `ports.Cluster`: of the brokers that the cluster counts. One that has just died is counted for a while."""
+        """Reads a setting as `ports.Cluster` says, from all brokers that the cluster counts. A broker that has just
+        died is counted for a while."""
         found: dict[int, str | None] = {}
 
         def ask(left_s: float) -> dict[int, str | None]:
             deadline = self._clock() + left_s
             brokers = [node.id for node in self._describe_cluster(left_s).nodes]
-            for broker in brokers:  # librdkafka asks each broker for its own settings, one a call
+            for broker in brokers:  # librdkafka asks each broker for its own settings, with one call each
                 if broker not in found:
                     resource, limit_s = str(broker), deadline - self._clock()
-                    # not for all of it: the cluster may count a dead one no more as soon as it has been asked
+                    # One broker does not get all the time that is left: a dead one may no longer be counted after it
+                    # was asked.
                     config = self._configs(ResourceType.BROKER, [resource], min(limit_s, max(_ATTEMPT_S, limit_s / 2)))
                     found[broker] = config[resource].get(name)
             return {broker: found[broker] for broker in brokers}
@@ -144,7 +149,8 @@ class KafkaCluster:
         self, group: str, partitions: Collection[tuple[str, int]], timeout_s: float
     ) -> dict[tuple[str, int], Position]:
         deadline = self._clock() + timeout_s
-        # who asks for all of them is told neither of those whose first commit is open, nor that it is
+        # A request for all partitions leaves out those whose first offset is in an open transaction, and does not say
+        # so. So `partitions` are asked for by name.
         asked = {
             *partitions,
             *(self._patiently(timeout_s, partial(self._groups().stable_positions, group, None)) or {}),
@@ -174,8 +180,9 @@ class KafkaCluster:
                 raise operating_error(doing, error_of(error), asks) from error
 
     def close(self) -> None:
-        """A question that was broken off (by Ctrl-C, say) is answered first: librdkafka ends the process with a failed
-        assertion if what it has asked of topics or of the cluster is answered while its client is destroyed."""
+        """Ends the client. If a request was broken off, by Ctrl-C for example, this waits for its answer first:
+        librdkafka ends the process with a failed assertion when an answer about topics or the cluster arrives while its
+        client is destroyed."""
         if self._asked is not None:
             wait([self._asked], _LAST_ANSWER_S)
         self._client = None
@@ -198,7 +205,8 @@ class KafkaCluster:
         return self._groups_client
 
     def _patiently(self, timeout_s: float, ask: Callable[[float], T]) -> T:
-        """What `ask` answers, which is called again while a broker does not: one that dies fails what it was asked."""
+        """Calls `ask` until a broker answers, and gives the answer. Each call gets the seconds that it may take; a
+        broker that dies fails the requests that it had."""
         deadline, attempt_s = self._clock() + timeout_s, _ATTEMPT_S
         while True:
             try:
@@ -220,7 +228,7 @@ class KafkaCluster:
         return answer
 
     def _topics(self, topics: list[str], timeout_s: float, *, hidden: bool = False) -> dict[str, TopicDescription]:
-        """Those that exist; if some may be `hidden`, those of them that may be seen."""
+        """Describes the topics that exist. With `hidden`, topics that this client may not see are left out too."""
         if not topics:
             return {}
         asked = self._admin().describe_topics(
@@ -239,7 +247,7 @@ class KafkaCluster:
         return found
 
     def _create(self, new: NewTopic, timeout_s: float) -> None:
-        """Unless it is there, made by an earlier call perhaps whose answer did not come."""
+        """Creates a topic unless it exists. An earlier call may have made it without getting the answer."""
         limit_s = _positive(timeout_s)
         asked = self._admin().create_topics([new], request_timeout=limit_s, operation_timeout=limit_s)
         try:
@@ -254,7 +262,8 @@ class KafkaCluster:
         return described is not None and all(part.leader is not None for part in described.partitions)
 
     def _configs(self, kind: ResourceType, names: list[str], timeout_s: float) -> dict[str, dict[str, str]]:
-        """Effective settings (defaults included) of what exists; secret ones, which have no value, are left out."""
+        """Effective settings, defaults included, of the resources that exist. Secret settings have no value and are
+        left out."""
         if not names:
             return {}
         resources = [ConfigResource(kind, name) for name in names]
@@ -283,5 +292,5 @@ def _client(settings: ClientSettings) -> AdminClient:
 
 
 def _positive(timeout_s: float) -> float:
-    """librdkafka takes no time-out below a millisecond."""
+    """The time-out in seconds, at least the millisecond that librdkafka requires."""
     return max(0.001, timeout_s)

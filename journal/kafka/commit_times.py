@@ -1,9 +1,9 @@
-"""How long commits take, and so how soon a request may be repeated without one being taken for two.
+"""How long commits take. The retry back-off of producers follows from it.
 
-A repeated EndTxn leaves a copy that may still arrive, and would commit half of the next transaction. librdkafka tells
-nobody that it has repeated a request; but it does so no sooner than its back-off, so that a call which took less was
-served by one request. The back-off is a producer's from its making on. Where every commit takes longer than the usual
-one, by network or broker, each of them would look like two: the next producer has one that is longer than they take.
+A repeated EndTxn request leaves a copy that may still arrive, and would then commit half of the next transaction.
+librdkafka does not tell that it has repeated a request. But it repeats none sooner than its back-off, so a call that
+took less was served by one request. Where every commit takes longer than the usual back-off, each one would look
+repeated. So the next producer of the id gets a back-off that is longer than its commits take.
 """
 
 from __future__ import annotations
@@ -13,24 +13,26 @@ from collections import deque
 from journal.kafka.settings import RETRY_BACKOFF_MS
 
 BACKOFF_MS_MAX = 4000
-"""Half of what a record has to be delivered; and who commits so slowly is not an active node for long."""
+"""Largest back-off: half of the time in which a record must be delivered. A node that commits more slowly does not stay
+active for long."""
 
 _LONGER = 4
-"""Times as long as a commit takes: they vary."""
+"""Factor between the usual time of a commit and the back-off: times of commits vary."""
 _KEPT = 4
-"""The shortest of so many counts: one that a failure delayed says nothing of the others."""
+"""Number of the last calls of which the shortest counts: a call that a failure delayed says nothing of the others."""
 
 
 class CommitTimes:
-    """Those of one transactional id, over all of its producers. One thread at a time uses these; any makes the next."""
+    """Commit times of one transactional id, over all of its producers. One producer's thread at a time adds to them;
+    any thread makes the next producer."""
 
     def __init__(self) -> None:
         self._took_s: dict[str, deque[float]] = {}
         self.backoff_ms = RETRY_BACKOFF_MS
-        """The next producer waits so long before it asks again. Any thread may read it."""
+        """Back-off of the next producer, in ms. Any thread may read it."""
 
     def took(self, call: str, seconds: float) -> None:
-        """A successful call of this name has taken so long."""
+        """Note that a successful call of this name has taken so many seconds."""
         self._took_s.setdefault(call, deque(maxlen=_KEPT)).append(seconds)
         usual_s = max(min(took) for took in self._took_s.values())
         self.backoff_ms = max(RETRY_BACKOFF_MS, min(BACKOFF_MS_MAX, int(_LONGER * 1000 * usual_s)))

@@ -1,4 +1,4 @@
-"""Sorts librdkafka's errors into ours: by code and by librdkafka's own three-way sorting, never by text."""
+"""Turns librdkafka's errors into ours, by their code and by librdkafka's own three kinds, never by their text."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _UNAVAILABLE = frozenset(
         KafkaError._TIMED_OUT_QUEUE,
         KafkaError._MSG_TIMED_OUT,
         KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._DESTROY_BROKER,  # librdkafka has just let go of the broker it asked
+        KafkaError._DESTROY_BROKER,  # librdkafka has just dropped the broker that it asked
         KafkaError._RESOLVE,
         KafkaError._WAIT_COORD,
         KafkaError._WAIT_CACHE,
@@ -78,12 +78,12 @@ _REFUSED = frozenset(
         KafkaError.POLICY_VIOLATION,
     }
 )
-"""What a broker, or the client, says of a record that it would say of the same one again."""
+"""Codes with which a broker or the client refuses a record, and would refuse the same record again."""
 
 
 def producer_error(doing: str, error: KafkaError, topic: str = "", request: Request | None = None) -> ProducerError:
-    """Sorts what a transactional call raised, over a record of `topic` if there is one. What librdkafka puts in none of
-    its three kinds counts as fatal."""
+    """The error of a failed transactional call, about a record of `topic` if there is one. An error that is in none of
+    librdkafka's three kinds counts as fatal."""
     reason = _reason(doing, error, request)
     if error.txn_requires_abort():
         return AbortableProducerError(reason)
@@ -93,9 +93,9 @@ def producer_error(doing: str, error: KafkaError, topic: str = "", request: Requ
 
 
 def delivery_error(error: KafkaError, topic: str = "", request: Request | None = None) -> FatalProducerError:
-    """What a failed delivery report of a transaction comes to: the instance is done, whatever the code.
+    """The error of a failed delivery report in a transaction. It is fatal to the producer, whatever its code.
 
-    If the record may still be on its way, an abort could overtake it; if the broker refused it, librdkafka goes on with
+    If the record may still be on its way, an abort could overtake it. If the broker refused it, librdkafka goes on with
     a gap in its sequence numbers, and the next transaction on that partition fails too. A new instance's init settles
     both.
     """
@@ -103,7 +103,7 @@ def delivery_error(error: KafkaError, topic: str = "", request: Request | None =
 
 
 def _reason(doing: str, error: KafkaError, request: Request | None) -> str:
-    """What it was doing, what it met, and what it may not do."""
+    """Says what the caller was doing, what error it met, and which permission it lacks."""
     said = f"{doing}: {error.str()} ({error.name()})"
     lacking = "" if request is None else request.lacking(error.code())
     return f"{said}: {lacking}" if lacking else said
@@ -115,7 +115,7 @@ def _fatal(reason: str, error: KafkaError, topic: str) -> FatalProducerError:
 
 
 def operating_error(doing: str, error: KafkaError, request: Request | None = None) -> OperatingError:
-    """Sorts what any other call met (but positions outside the log: `gap_error`)."""
+    """The error of a failed call that is not transactional. A position outside the log is a `gap_error` instead."""
     reason = _reason(doing, error, request)
     code = error.code()
     if code in _UNAVAILABLE:
@@ -130,7 +130,7 @@ def is_outside_log(error: KafkaError) -> bool:
 
 
 def damage_error(error: KafkaError, topic: str, partition: int, offset: int) -> CorruptionError | None:
-    """For a record batch that is damaged, or none; None: the error says nothing like that."""
+    """The error of a damaged record batch; None if `error` is of another kind."""
     if error.code() != KafkaError._BAD_MSG:
         return None
     what = f"the record batch here is damaged on the broker that was asked: {error.str()}"

@@ -1,4 +1,4 @@
-"""What the coordinators of consumer groups answer, with confluent-kafka."""
+"""Requests to the coordinators of consumer groups, with confluent-kafka: members and committed offsets."""
 
 from __future__ import annotations
 
@@ -30,29 +30,29 @@ _LONGEST_S = 3600.0
 """The longest time-out that librdkafka takes for a request."""
 
 _TOPIC_ID = "kafka-journal.topic-id="
-"""Begins the metadata of offsets that are committed with the id of their topic."""
+"""Prefix of an offset's metadata when the offset is committed with the id of its topic."""
 
 
 def metadata_of(topic_id: str) -> str:
-    """What is committed with an offset of a topic of this id; empty if that is not known."""
+    """Metadata to commit with an offset: they hold the topic's id, or nothing if that is not known."""
     return _TOPIC_ID + topic_id if topic_id else ""
 
 
 def topic_id_in(metadata: str | None) -> str:
-    """The topic's id that was committed with an offset. Empty: there is none, and other tools write what they want."""
+    """The topic's id in an offset's metadata; empty if there is none. Other tools write metadata of their own."""
     return metadata.removeprefix(_TOPIC_ID) if metadata and metadata.startswith(_TOPIC_ID) else ""
 
 
 class GroupsClient:
-    """A client of its own for coordinators, for one thread, because of three errors of librdkafka (as of 2.16):
+    """A separate client for group coordinators, used by one thread. Three errors of librdkafka (as of 2.16) require it:
 
-    - A request whose own time-out passes before its coordinator is found and connected to ends the process, by a failed
-      assertion, once the coordinator is found. Requests have no such time-out here: whoever has waited long enough lets
-      go of the client, which ends what it still asks.
-    - A client that is ended while a broker tells it a coordinator may never end. Nobody waits for one that was let go.
-    - Where a coordinator was is kept, and a broker's answer that it is not the coordinator of the group whose offsets
-      it was asked for ends the process. Of other requests that is an error; so one of these goes before, and after an
-      error the next client knows nothing.
+    - If a request's own time-out passes before its coordinator is found and connected, the process ends with a failed
+      assertion once the coordinator is found. So requests have no such time-out here: a caller that has waited long
+      enough drops the client, which ends its open requests.
+    - A client that is ended while a broker tells it a coordinator may never end. Nobody waits for a dropped client.
+    - librdkafka remembers coordinators. If the broker that it remembers answers a request for offsets with "not the
+      coordinator", the process ends; other requests just fail. So a request of another kind goes first, and after an
+      error the next client starts without that memory.
     """
 
     def __init__(self, make: Callable[[], AdminClient], access: Access) -> None:
@@ -76,7 +76,7 @@ class GroupsClient:
         ]
 
     def offsets(self, group: str, timeout_s: float) -> dict[tuple[str, int], int]:
-        """Committed ones by (topic, partition); of an open transaction's partitions those before it."""
+        """Committed offsets by (topic, partition). For partitions in an open transaction they are those before it."""
         try:
             found = self._list(group, None, timeout_s, stable=False)
             return {partition: position.offset for partition, position in found.items()}
@@ -86,7 +86,8 @@ class GroupsClient:
     def stable_positions(
         self, group: str, partitions: Collection[tuple[str, int]] | None, timeout_s: float
     ) -> dict[tuple[str, int], Position] | None:
-        """Of these partitions, or of all that have any; None while a transaction with some is open."""
+        """Committed positions of these partitions, or of all that have any; None while a transaction with some of them
+        is open."""
         parts = None if partitions is None else [TopicPartition(topic, part) for topic, part in sorted(partitions)]
         try:
             return self._list(group, parts, timeout_s, stable=True)
@@ -105,7 +106,7 @@ class GroupsClient:
         return operating_error(doing, error_of(error), self._access.asks(on_group(group, "Describe"), *topics))
 
     def _describe(self, group: str, timeout_s: float) -> ConsumerGroupDescription | None:
-        """None of a group that does not exist."""
+        """Describes a group; None if it does not exist."""
         try:
             return self._ask(partial(_description, group), timeout_s)
         except KafkaException as error:
@@ -146,8 +147,8 @@ class GroupsClient:
             raise
 
     def _let_go(self) -> None:
-        """Nothing but `self` refers to the client, not even the frames of an error; then a list does, which a thread
-        empties."""
+        """Drops the client in a thread, because ending it may block. A list holds the only reference, and the thread
+        clears the list; not even the frames of an error refer to the client."""
         last = [self._client]
         self._client = None
         threading.Thread(target=last.clear, name="kafka-journal-groups-end", daemon=True).start()

@@ -1,11 +1,12 @@
-"""A node's membership of the journal's consumer group: who is to see that somebody is active.
+"""A node's membership of the journal's consumer group. The group chooses the node that should be active.
 
-The group is subscribed to the control topic, whose one partition is held by one member: it is *granted* the duty. With
-the cooperative protocol a member that joins moves nothing. Nothing is read, committed or decided: this is advice, and
-what makes an activation safe is fencing. Two members that both believe to be granted do no harm.
+The group is subscribed to the control topic, which has one partition. The member that holds this partition is *granted*
+the duty of being active. With the cooperative protocol a member that joins moves nothing. The membership reads, commits
+and decides nothing: it is advice, and fencing makes an activation safe. If two members both believe that they are
+granted the duty, no harm is done.
 
-Facts of librdkafka (2.16) against Kafka 4 that shaped this file: a session that ran out by the client's own clock
-shows as a member id that is gone (and as lost partitions, if it held any), also after the whole process was stopped; it
+Facts of librdkafka (2.16) against Kafka 4 that shaped this file: when a session runs out by the client's own clock, its
+member id is gone (and its partitions are lost, if it held any), also after the whole process was stopped; the client
 joins again by itself. An assignment with an explicit offset asks for no committed one, and a paused partition fetches
 nothing.
 """
@@ -28,7 +29,7 @@ _LEAVE_S = 5.0
 
 
 class Membership:
-    """One membership, from its making to `leave`, served by a thread of its own. Its properties never wait."""
+    """One membership, from its creation to `leave`, served by a thread of its own. Its properties never wait."""
 
     def __init__(
         self,
@@ -40,7 +41,8 @@ class Membership:
         session_timeout_ms: int,
         heartbeat_ms: int,
     ) -> None:
-        """`name` is what others see as the member's client id. Raises ConfigError for client properties."""
+        """`name` is the client id that others see for this member. Raises ConfigError for client properties that
+        librdkafka refuses."""
         config = settings.member(group, name, session_timeout_ms=session_timeout_ms, heartbeat_ms=heartbeat_ms)
         try:
             self._consumer = Consumer({**config, **ClientEvents(settings).callbacks()})
@@ -60,26 +62,28 @@ class Membership:
 
     @property
     def granted(self) -> bool:
-        """Whether it holds the duty now."""
+        """Whether this member holds the duty now."""
         return self._granted
 
     @property
     def lapsed(self) -> bool:
-        """Whether it was a member and, by its own clock, is none now: its session ran out, and it has not come back."""
+        """Whether this member's session has run out by its own clock and it has not joined again."""
         return self._joined and not self._member
 
     @property
     def ended(self) -> bool:
-        """Whether an error ended it for good, or it was left: whoever wants to belong to the group makes another."""
+        """Whether the membership is over, by an error or by `leave`. A new one is needed to belong to the group
+        again."""
         return not self._thread.is_alive()
 
     @property
     def problem(self) -> str:
-        """What keeps it out of the group, as Kafka last said; empty: nothing."""
+        """What keeps this member out of the group, as Kafka last said; empty while it is a member."""
         return "" if self._member else self._problem
 
     def leave(self, timeout_s: float = _LEAVE_S) -> None:
-        """Leave the group, so that the duty passes on at once. A broker that does not answer is not waited for."""
+        """Leave the group, so that another member gets the duty at once. It does not wait for a broker that does not
+        answer."""
         self._stop.set()
         self._thread.join(timeout_s)
 

@@ -1,9 +1,9 @@
-"""A consumer of assigned partitions with confluent-kafka: never in a group, never commits, never resets an offset.
+"""A consumer of assigned partitions with confluent-kafka. It is in no group, commits nothing, and resets no offset.
 
-Facts of librdkafka (2.16) against Kafka 4 that shaped this file: the end-of-partition event carries the offset
-behind trailing transaction markers and aborted records, and comes again whenever the end has moved; a watermark query
-honours the isolation level, so with read_committed the high watermark it gives is the last stable offset; `consume`
-waits for as many records as it may return, so only `poll` waits here.
+Facts of librdkafka (2.16) against Kafka 4 that shaped this file: the end-of-partition event carries the offset behind
+trailing transaction markers and aborted records, and comes again whenever the end has moved; a watermark query honours
+the isolation level, so with read_committed its high watermark is the last stable offset; `consume` waits for as many
+records as it may return, so only `poll` waits here.
 """
 
 from __future__ import annotations
@@ -26,31 +26,32 @@ from journal.process.clocks import Clock
 RECORDS_PER_POLL = 5000
 
 GROUP_OF_READERS = "kafka-journal.reader"
-"""librdkafka wants a group's name, and asks who coordinates it. Readers join no group and commit nothing: whether they
-may use it is nothing to them."""
+"""librdkafka requires a group's name, and asks for its coordinator. Readers join no group and commit nothing, so they
+need no permission for it."""
 
 _ASK_AGAIN_S = 1.0
 
 _TOPIC_SPREADS_S = 3.0
-"""A topic is only missing if it still is after this: brokers hear of a new one later than the one that made it."""
+"""Seconds after which a topic that is not found counts as missing. Brokers hear of a new topic later than the broker
+that made it."""
 _LEADER_ANSWERS_S = 2.0
 _ASK_TOPIC_AGAIN_S = 0.05
 
 _NO_EPOCH = -1
 _START, _END = -2, -1
-"""Times that stand for a log's first offset and its end, in the protocol's ListOffsets."""
+"""Special times in the protocol's ListOffsets, for a log's first offset and its end."""
 
 
 _key_of = cast(Callable[[Message], bytes | None], Message.key)
 _value_of = cast(Callable[[Message], bytes | None], Message.value)
 _partition_of: Callable[[Message], int | None] = Message.partition
-_offset_of = cast(Callable[[Message], int], Message.offset)  # of a message without an error
+_offset_of = cast(Callable[[Message], int], Message.offset)  # Called for messages without an error only.
 _epoch_of: Callable[[Message], int | None] = Message.leader_epoch
 _error_of: Callable[[Message], KafkaError | None] = Message.error
 
 
 class _Run:
-    """`ports.RecordRun`: the messages themselves, whose parts are taken out when they are asked for."""
+    """A `ports.RecordRun` that keeps the messages, and takes their parts out when they are asked for."""
 
     __slots__ = ("_messages", "offsets", "partition")
 
@@ -77,7 +78,7 @@ class _Run:
 
 
 class KafkaReader:
-    """`ports.Reader`."""
+    """A `ports.Reader`."""
 
     def __init__(
         self,
@@ -167,8 +168,8 @@ class KafkaReader:
                 return answer
 
     def bounds(self, partitions: Sequence[int], timeout_s: float) -> dict[int, tuple[int, int]]:
-        """Two requests a broker, where one partition after the other takes two a partition. Whatever these do not tell
-        is left to `start_and_end`, which knows what to do about it."""
+        """Bounds of many partitions, with two requests per broker instead of two per partition. What these requests do
+        not tell is left to `start_and_end`, which handles errors."""
         until = self._clock() + timeout_s
         starts = self._offsets(_START, partitions, until)
         ends = self._offsets(_END, partitions, until) if starts else {}
@@ -188,7 +189,7 @@ class KafkaReader:
         }
 
     def _offsets(self, which: int, partitions: Sequence[int], until: float) -> dict[int, int]:
-        """Offsets as far as the leaders that librdkafka knows of tell them in time."""
+        """Offsets of these partitions, as far as the leaders that librdkafka knows tell them in time."""
         asked = [TopicPartition(self._topic, part, which) for part in partitions]
         left = (until - self._clock()) / 2
         try:
@@ -199,9 +200,11 @@ class KafkaReader:
         return {answer.partition: answer.offset for answer in answers if answer.error is None and answer.offset >= 0}
 
     def _ask_who_leads(self, timeout_s: float) -> KafkaError | None:
-        """librdkafka asks the leader that it knows of again and again, also one that is dead and led the partition.
+        """Asks again which broker leads the topic's partitions: librdkafka by itself keeps asking the leader that it
+        knows, even a dead one.
 
-        What it may not see it takes for missing: why that is so, or None.
+        librdkafka reports a topic that it may not see as missing. This returns the error of authorisation then, else
+        None.
         """
         time.sleep(_ASK_TOPIC_AGAIN_S)
         with suppress(KafkaException):
@@ -211,7 +214,8 @@ class KafkaReader:
         return None
 
     def close(self) -> None:
-        # Dropped, not closed: there is no group to leave, and the reference count ends it in under a millisecond.
+        # The consumer is dropped, not closed: it has no group to leave, and dropping the last reference ends it in
+        # under a millisecond.
         self._consumer = None
 
     def _open(self) -> Consumer:
@@ -220,7 +224,7 @@ class KafkaReader:
         return self._consumer
 
     def _take(self, messages: list[Message], runs: list[RecordRun]) -> None:
-        """Hot path: messages of one partition that follow each other are looked at together, without a loop of ours."""
+        """Hot path: consecutive messages of one partition are handled together, without a loop of ours."""
         at = 0
         for partition, run in groupby(map(_partition_of, messages)):
             end = at + len(list(run))
@@ -258,7 +262,7 @@ class KafkaReader:
         elif self._error is not None or error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
             return
         elif partition is not None and partition not in self._positions:
-            return  # it is of what was read before the last seek
+            return  # the error is about what was read before the last seek
         else:
             at = -1 if partition is None else partition
             position = self._positions.get(at, -1)
@@ -273,14 +277,15 @@ class KafkaReader:
         self._down_since = None
 
     def _check_brokers(self) -> None:
-        """Raises when no broker has been there for `unavailable_after_s`: an outage shorter than that is waited out."""
+        """Raises KafkaUnavailableError when no broker has been connected for `unavailable_after_s`. A shorter outage is
+        waited out."""
         if not self._events.brokers_down:
             return
         now = self._clock()
         if self._down_since is None:
             self._down_since = now
         elif now - self._down_since >= self._unavailable_after_s and self._positions:
-            # A broker that is back says nothing while there is nothing to read, so it is asked.
+            # A broker that is back sends nothing while there is nothing to read, so it is asked.
             try:
                 self.start_and_end(next(iter(self._positions)), _ASK_AGAIN_S)
             except JournalError as error:

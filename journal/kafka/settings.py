@@ -1,6 +1,6 @@
-"""How our Kafka clients are configured: the user's properties pass through unchanged, except where safety decides.
+"""How our Kafka clients are configured. The user's properties pass through unchanged, except where safety decides.
 
-Everything the journal's guarantees rest on is set here and cannot be overridden; everything else (security, network,
+What the journal's guarantees rest on is set here and cannot be overridden. Everything else (security, network,
 compression, buffers) has a default that the user's property replaces.
 """
 
@@ -17,14 +17,14 @@ from journal.kafka.access import Access, access_of
 from journal.limits import Limits
 
 RETRY_BACKOFF_MS = 250
-"""librdkafka repeats a request no sooner than this less its jitter of 20 %. See `repeated_after_s`."""
+"""librdkafka repeats a request no sooner than after this time less its jitter of 20 %. See `repeated_after_s`."""
 
 RETRY_BACKOFF_MAX_MS = 4 * RETRY_BACKOFF_MS
 
 
 def repeated_after_s(backoff_ms: int) -> float:
-    """A call that one request serves and that took less than this was served by one request. Without a price a
-    repetition shows nowhere else: docs/ARCHITECTURE.md, Which commits may have been sent twice."""
+    """Seconds below which a call that needs one request was served by one request. A repeated request shows nowhere
+    else: see docs/ARCHITECTURE.md, Which commits may have been sent twice."""
     return backoff_ms * 0.8 / 1000
 
 
@@ -66,13 +66,13 @@ _FIXED_BY_US = frozenset(
 )
 
 _COMMON: Mapping[str, object] = {
-    # Metadata in 14 ms instead of 55: the second connection is not put off for 100 ms.
+    # Metadata arrive in 14 ms instead of 55, because the second connection is not put off for 100 ms.
     "reconnect.backoff.ms": 10,
     "reconnect.backoff.max.ms": 1000,
     "socket.nagle.disable": True,
-    # How long a topic that is not there may still be on its way: `create` has waited for it.
+    # Time for which a missing topic may still be on its way; `create` has waited for it already.
     "topic.metadata.propagation.max.ms": 3000,
-    # A broker that is cut off without a word closes no connection: only metadata tell that another leads now.
+    # A broker that is cut off without a word closes no connection. Only metadata tell that another broker leads now.
     "topic.metadata.refresh.interval.ms": 5000,
     "socket.keepalive.enable": True,
 }
@@ -82,9 +82,10 @@ _PRODUCER: Mapping[str, object] = {
 }
 
 LINGER_MS = 5
-"""`send` flushes, and a flush sends at once whatever lingers: a long batch without a delay."""
+"""Milliseconds for which a record waits for others in its batch. `send` flushes, and a flush sends at once whatever
+lingers; so batches are long, and nothing is delayed."""
 SPREAD_LINGER_MS = 200
-"""For records that go to many partitions, which fill their batches so much more slowly."""
+"""The same for records that go to many partitions, whose batches fill more slowly."""
 
 _READER: Mapping[str, object] = {
     "fetch.min.bytes": 1,
@@ -93,16 +94,17 @@ _READER: Mapping[str, object] = {
 }
 
 _POLL_INTERVAL_MS = 300_000
-"""A member polls in a thread that does nothing else, so what it misses is its session."""
+"""Milliseconds between two polls after which a member is out. A member polls in a thread that does nothing else, so its
+session runs out first."""
 
 _MEMBER_REQUEST_MS_MIN = 2000
-"""Whoever asks a broker that has stopped who coordinates the group asks nobody else until this request is given up: by
-default a minute, in which nobody can be a member. librdkafka refuses less than 1500."""
+"""Time-out of a member's requests. Until it passes, a client that has asked a stopped broker for the group's
+coordinator asks no other broker, and cannot be a member; the default is a minute. librdkafka refuses less than 1500."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """What every client of a process is made from."""
+    """The settings that all clients of a process share."""
 
     bootstrap_servers: str
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -127,12 +129,13 @@ class ClientSettings:
 
     @property
     def access(self) -> Access:
-        """How the brokers' rules see these clients."""
+        """The user that the brokers' access rules see for these clients."""
         return access_of(self.bootstrap_servers, self.properties)
 
     @property
     def delivery_timeout_ms(self) -> int:
-        """Below the transaction's time-out: a record has its delivery report while its transaction can be ended."""
+        """Time in which a record must be delivered. It is below the transaction's time-out, so that every record has
+        its delivery report while its transaction can still be ended."""
         return self.transaction_timeout_ms * 8 // 10
 
     def transactional(self, transactional_id: str, backoff_ms: int = RETRY_BACKOFF_MS) -> dict[str, object]:
@@ -156,12 +159,12 @@ class ClientSettings:
             "enable.partition.eof": True,
             "check.crcs": True,
             "queued.max.messages.kbytes": self.fetch_bytes_max // 1024,
-            # A batch larger than this is still fetched whole, so this bounds nothing but memory.
+            # A larger batch is still fetched whole, so this bounds nothing but memory.
             "fetch.max.bytes": max(self.fetch_bytes_max // 2, self.message_bytes_max),
         }
 
     def member(self, group_id: str, name: str, *, session_timeout_ms: int, heartbeat_ms: int) -> dict[str, object]:
-        """A member of a group that holds partitions and reads nothing."""
+        """Properties of a member of a group that holds partitions and reads nothing."""
         defaults = {"socket.timeout.ms": max(_MEMBER_REQUEST_MS_MIN, session_timeout_ms // 2)}
         return self._common(defaults) | {
             "group.id": group_id,
@@ -193,8 +196,8 @@ class ClientSettings:
             **defaults,
             **self.properties,
             "bootstrap.servers": self.bootstrap_servers,
-            # A producer's or an administrator's question would make a topic, with the cluster's defaults, where brokers
-            # have auto.create.topics.enable.
+            # Where brokers have auto.create.topics.enable, a producer's or an administrator's request would create a
+            # topic with the cluster's defaults.
             "allow.auto.create.topics": False,
             "retry.backoff.ms": RETRY_BACKOFF_MS,
             "retry.backoff.max.ms": RETRY_BACKOFF_MAX_MS,
@@ -202,11 +205,12 @@ class ClientSettings:
 
 
 class ClientEvents:
-    """What a client's callbacks tell between calls. Holds no reference to the client, so that dropping it ends it."""
+    """The state that a client's callbacks report between calls. It holds no reference to the client, so that dropping
+    the client ends it."""
 
     def __init__(self, settings: ClientSettings) -> None:
         self.brokers_down = False
-        """No broker is connected. Whoever hears from one sets it back."""
+        """Whether no broker is connected. A caller that hears from a broker sets it back."""
         self._on_throttle = settings.on_throttle
         self._logger = settings.logger
 
@@ -222,10 +226,11 @@ class ClientEvents:
             self._on_throttle(event.throttle_time)
 
     def log(self, level: int, message: str, *arguments: object) -> None:
-        """librdkafka's log. What matters in it reaches callers as exceptions, so nothing here is above INFO."""
+        """Takes librdkafka's log lines. Callers learn of what matters in them by exceptions, so no line is above
+        INFO."""
         self._logger.log(min(level, logging.INFO), message, *arguments)
 
 
 def config_error(error: KafkaException) -> ConfigError:
-    """What making a client raises: librdkafka refuses a property or its value."""
+    """The error of making a client with a property or a value that librdkafka refuses."""
     return ConfigError(f"Kafka client properties: {error.args[0].str()}")
