@@ -1,1 +1,1 @@
-"""How frames become rows: the fold that workers, loads and checks share. Pure."""
+"""How frames become rows: the pure fold that workers, loads and checks share."""

@@ -1,11 +1,12 @@
-"""The engine: what the journal means. A fold of WAL frames into table rows, without I/O, clock or randomness.
+"""The engine, which defines what the journal means: it folds frames of the WAL into table rows, without I/O, clock or
+randomness.
 
-One `Fold` is one shard between two checkpoints: rows as of the last mark (`Base`), an overlay of what the frames since
-then changed, and the mark. It is total: an operation that its state does not allow changes nothing and is counted in
-`mark.rejected`. docs/FORMAT.md has, for every operation, precondition, effect, and what counts as having happened.
+One `Fold` is one shard between two checkpoints: the rows as of the last mark (`Base`), what later frames changed, and
+the mark. The fold is total: an operation that its state does not allow changes nothing and is counted in
+`mark.rejected`. docs/FORMAT.md gives, for every operation, its precondition, its effect, and what counts as having
+happened.
 
-Hot path: frames that come sorted, ids as dictionary keys, bytes as values, nothing that the collector must follow; a
-record added and deleted in between costs no row, and one that this fold itself put into the base costs no read.
+Hot path: most frames come sorted, as runs of operations of the same kind, and the fold handles each run with one call.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from journal.wire.rows import mark_name
 
 
 class Fold:
-    """A shard's state since its last checkpoint. Not thread-safe: one owner."""
+    """A shard's state since its last checkpoint. One thread owns it."""
 
     def __init__(
         self,
@@ -51,11 +52,11 @@ class Fold:
         highest: int = ID_MAX,
         recent_bytes_max: int = RECENT_BYTES_MAX,
     ) -> None:
-        """Start from `mark` and the rows it ends. `tell` collects what happened, for agents; `tell_added` are the kinds
-        of records of which what is added is collected, for routes.
+        """Start from `mark` and the rows that belong to it. With `tell` the fold collects what happened, for agents.
+        With `tell_added` it collects the added records of these kinds, for routes.
 
-        `highest` is known to be the largest id of a record in the base, or a larger one: of ids above it none is read.
-        Rows of updates that went to the base not long ago are remembered up to `recent_bytes_max`.
+        No record in the base has an id above `highest`, so none of these is read. Rows of updates that went to the base
+        not long ago are remembered, up to `recent_bytes_max`.
         """
         self.mark = Mark()
         self.mark.CopyFrom(mark)
@@ -71,24 +72,26 @@ class Fold:
         self._skipped: list[Skipped] = []
         self._boundary = True
         self.settled_bytes = 0
-        """Of staged operations that outcomes have settled since the last checkpoint; bounded as when they were staged.
-        """
+        """Bytes of staged operations that outcomes have settled since the last checkpoint. They are counted as they
+        were when they were staged, and have the same bound."""
         self._told: list[Happened] | None = [] if tell else None
         self._told_kinds = tell_added
         self._told_added: list[Added] = []
-        """Values alone: an operation of each frame that is kept keeps all of the frame."""
+        """Values of added records, without their messages: one operation that is kept would keep its whole frame in
+        memory."""
 
     @property
     def at_group_boundary(self) -> bool:
-        """Whether the last frame applied was its group's last in this shard, so that a checkpoint may be taken."""
+        """Whether the last frame applied was the last of its group in this shard. A checkpoint may be taken only
+        then."""
         return self._boundary
 
     def apply(self, offset: int, timestamp: int, frame: Frame | SortedFrame) -> bool:
-        """Apply the frame at a WAL offset; False if the mark already covers it.
+        """Apply the frame at a WAL offset. Returns False if the mark already covers it.
 
-        `frame` comes from `decode_frame`, or from `sort_frame` for this offset, if nothing is told; `timestamp` is the
-        WAL record's. Raises GapError for a frame that does not follow the mark's, FrameError for an epoch that begins
-        without a marker; then nothing of it was applied.
+        `frame` comes from `decode_frame`, or, where nothing is told, from `sort_frame` for this offset; `timestamp` is
+        the WAL record's. Raises GapError for a frame that does not follow the mark's last one, and FrameError for an
+        epoch that begins without a marker; then nothing of the frame was applied.
         """
         mark = self.mark
         if offset <= mark.offset:
@@ -116,11 +119,12 @@ class Fold:
         return True
 
     def skip(self, row: Skipped, timestamp: int, frame: Frame | None) -> bool:
-        """Leave out the WAL record that `row` keeps, because an operator says so; False if the mark already covers it.
+        """Leave out a WAL record because an operator says so; `row` keeps it. Returns False if the mark already covers
+        it.
 
-        `frame` if it parses as one. A frame that follows the mark's is left out of the chain too, so that its
-        successor follows it, and the ids it says were issued stay issued; what is no frame, is stale, or is out of
-        sequence, leaves the chain as it was.
+        `frame` is the record's frame, None if it does not parse as one. A frame that follows the mark's last one is
+        left out of the chain too, so that its successor follows, and the ids that it says were issued stay issued. Any
+        other record leaves the chain as it was: no frame, a stale one, or one out of sequence.
         """
         mark = self.mark
         if row.offset <= mark.offset:
@@ -195,7 +199,8 @@ class Fold:
     # ---- transactions ------------------------------------------------------------------------------------------
 
     def _apply_transactional(self, op: Operation, epoch: int, offset: int, index: int, timestamp: int) -> int:
-        """1 if the operation was allowed, else 0. A COMMIT is one; what it settles is counted besides."""
+        """Apply an operation of a transaction; returns 1 if it was allowed, else 0. A COMMIT counts as one, and the
+        operations that it settles are counted separately."""
         mark, parts = self.mark, self._parts
         if op.type == PREPARE:
             done = parts.prepare(op, epoch, timestamp)
@@ -216,7 +221,8 @@ class Fold:
         return int(done)
 
     def _take_effect(self, part: Part, offset: int, index: int) -> None:
-        """Apply a committed transaction's operations; one added and deleted inside it is not told."""
+        """Apply the operations of a committed transaction. A record that the transaction both adds and deletes is not
+        told."""
         table = self._records
         effects: list[Happened] = []
         unborn: set[int] = set()
@@ -253,20 +259,20 @@ class Fold:
     # ---- what a checkpoint takes -------------------------------------------------------------------------------
 
     def happened(self) -> list[Happened]:
-        """What took effect since the last checkpoint, in WAL order, if it was asked for."""
+        """The operations that took effect since the last checkpoint, in WAL order, if the fold was asked to tell
+        them."""
         return list(self._told or ())
 
     def added(self) -> list[Added]:
-        """The records added since, of the kinds that were asked for, in that order: also those that were deleted again,
-        but for what one transaction both added and deleted."""
+        """The records that were added since the last checkpoint, of the kinds that were asked for, in WAL order. They
+        include records that were deleted again, except those that one transaction both added and deleted."""
         return list(self._told_added)
 
     def changes(self) -> list[Change]:
-        """The net changes of rows since the last checkpoint, the mark last.
+        """The net changes of rows since the last checkpoint; the mark is the last one.
 
-        Tombstones are in the order of their keys, and so are updates that are their record's only ones, and others: a
-        store finds their places one beside the other. Asked again before `checkpointed`, it gives the same; the update
-        rows it gave are remembered until then.
+        Tombstones are in the order of their keys, and so are updates, because a store writes neighbouring keys faster.
+        A second call before `checkpointed` gives the same changes.
         """
         changes = self._records.changes()
         changes.extend(self._parts.changes())
@@ -276,7 +282,7 @@ class Fold:
         return changes
 
     def checkpointed(self) -> None:
-        """The base now holds `changes()`: forget the overlay. The mark and the transactions' headers stay."""
+        """Forget the changes, because the base holds `changes()` now. The mark and the headers of transactions stay."""
         self._previous = mark_name(self.mark.SerializeToString())
         self._records.checkpointed()
         self._parts.checkpointed()
@@ -287,12 +293,12 @@ class Fold:
             self._told.clear()
 
     def transaction_parts(self) -> Iterator[Part]:
-        """Parts of open and prepared transactions in this shard."""
+        """The parts of open and prepared transactions in this shard."""
         return self._parts.parts()
 
 
 def _without_unborn(effects: list[Happened]) -> list[Happened]:
-    """Effects less those of records that the same transaction both added and deleted, from add to delete."""
+    """Effects without those on records that the same transaction both added and deleted, from the add to the delete."""
     kept: list[Happened] = []
     since_add: dict[int, list[int]] = {}
     dropped: set[int] = set()

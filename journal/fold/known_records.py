@@ -1,7 +1,7 @@
 """What the engine knows of the base without reading it: the records that it put there itself. Pure.
 
-Most operations concern records added not long ago. For these a read of the base (0.6 microseconds for a row that is not
-there, 5 for one that is) costs more than all else that the engine does with the operation.
+Most operations concern records that were added not long ago. For these a read of the base (0.6 microseconds for a row
+that does not exist, 5 for one that does) costs more than all else that the engine does with the operation.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pyroaring import BitMap64
 from journal.fold.update_counts import UpdateCounts
 
 PRESENT_MAX = 16_000_000
-"""Records known at most (about four bytes each); then all is forgotten, and learned again from then on."""
+"""Largest number of known records, at about four bytes each. Beyond it all are forgotten, and new ones are learned."""
 
 
 class Presence:
-    """Records in the base, and which rows of updates they have there. Of other records it knows nothing."""
+    """Known records of the base, and which rows of updates they have there. It knows nothing of other records."""
 
     __slots__ = ("_counts", "highest", "others", "records", "spilled", "updated")
 
@@ -25,17 +25,18 @@ class Presence:
         self.highest = highest
         """No record of a larger id is in the base."""
         self.records = BitMap64()
-        """Those known to be in the base. The fold looks here itself: a call costs more than the look."""
+        """Records that are known to be in the base. The fold looks here without a call, because a call costs more than
+        the look."""
         self.updated = BitMap64()
-        """Of those, the ones that have a row of updates there."""
+        """Known records that have a row of updates in the base."""
         self.spilled = BitMap64()
-        """Of those, the ones that have spilled ones too."""
+        """Known records that have spilled updates too."""
         self.others = BitMap64()
-        """Of those in `updated`, the ones that may have another number of updates than one: `updates_of`."""
+        """Known records in `updated` whose number of updates may differ from one: see `updates_of`."""
         self._counts = UpdateCounts()
 
     def updates_of(self, record_id: int) -> int | None:
-        """How many updates one of `others` has, all in one row; None if that is not known."""
+        """Number of updates in the only row of updates of a record in `others`; None if that is not known."""
         return None if record_id in self.spilled else self._counts.of(record_id)
 
     def checkpointed(
@@ -46,8 +47,8 @@ class Presence:
         heads: Mapping[int, int],
         spilled: Collection[int],
     ) -> None:
-        """The base now is without `deleted`, then with `added`. `lone` have one update there, `heads` so many in one
-        row, and `spilled` have more."""
+        """Take over a checkpoint: the base has lost `deleted`, and then got `added`. Records in `lone` have one update
+        there, those in `heads` so many in one row, and those in `spilled` have spilled updates too."""
         gone = BitMap64(deleted)
         for known in (self.records, self.updated, self.others, self.spilled):
             known.difference_update(gone)

@@ -1,15 +1,16 @@
-"""Frames whose operations the writer has laid out as it does most (`journal.wire.operations`), sorted from their bytes.
+"""Sorts frames from their bytes if all their operations have the layout that the writer uses most
+(`journal.wire.operations`).
 
     62 LL LL  08 TT  11 ID*8  18 KK 00  22 DD DD  DATA                          an add, or a plain update
     62 LL LL  08 02  11 ID*8  18 KK 00  28 00  31 SUBJECT*8  22 DD DD  DATA     an update with a subject
     62 0B     08 03  11 ID*8                                                    a delete
 
-Of each a row is made as its message would be serialised, with the position behind it:
+Each add and update becomes a row, laid out as its message would be serialised, with the position behind it:
 
     08 TT  11 ID*8  18 KK  22 DD [DD]  DATA  [31 SUBJECT*8]  POSITION
 
-Hot path: two or three calls an operation, where its message takes twice the time to be read, looked at and serialised.
-A frame with anything else in it, or with anything wrong, is left to the message.
+Hot path: an operation costs two or three calls. By its message it takes twice the time, to be parsed, checked and
+serialised. A frame with anything else in it, or with anything wrong, is left to the message.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _DELETE_LENGTH = 11
 _DELETE_HEAD = bytes((_ELEMENT, _DELETE_LENGTH, 8, DELETE, _ID))
 _OPENS_ADD, _OPENS_UPDATE = 8 | ADD << 8, 8 | UPDATE << 8
 _KIND_MIN, _KIND_MAX = two_byte_varint(1), two_byte_varint(127)
-"""A message has nothing for no kind, and two bytes for a larger one."""
+"""The kinds for which this layout holds: a message has no field for kind 0, and two bytes for a kind above 127."""
 _subject_of_row = struct.Struct("<Bq").pack
 _LAYOUTS_MAX = 4096
 
@@ -44,14 +45,14 @@ _Layout = tuple[int, int, int, Callable[..., bytes], bytes]
 
 
 class _Otherwise(Exception):
-    """It is laid out otherwise."""
+    """An operation has another layout."""
 
 
 @lru_cache(_LAYOUTS_MAX)
 def _layout(data_length: int) -> _Layout:
-    """Of the varint of two bytes that says how many bytes of data there are: that number; the operation's length, as it
-    stands before it, without and with a subject; what packs a row up to the data and with them; what stands before them
-    in a row."""
+    """The layout of operations whose data have this length, given as the varint of two bytes in which it stands: the
+    length; the operation's length without and with a subject, as it stands before the operation; what packs a row up to
+    the data, and with them; the bytes before the data in a row."""
     if data_length & 0x8080 != 0x0080:
         raise _Otherwise
     size = data_length & 0x7F | data_length >> 8 << 7
@@ -64,8 +65,8 @@ def _layout(data_length: int) -> _Layout:
 def plain_runs(
     raw: bytes, at: int, position: Callable[[int], bytes], shard: int, shards: int
 ) -> tuple[list[Run], int] | None:
-    """The runs of the operations in `raw` from `at` on, and how many these are; `position` gives what a row ends with,
-    by the operation's index. None if one is laid out otherwise, or cannot be in this shard."""
+    """The runs of the operations in `raw` from `at` on, and the number of operations. `position` gives the end of a row
+    by the operation's index. None if an operation has another layout or cannot be in this shard."""
     try:
         return _plain_runs(raw, at, position, shard, shards)
     except (_Otherwise, struct.error, IndexError):
@@ -132,7 +133,8 @@ def _plain_runs(
 
 
 def _about(raw: bytes, at: int, opens: int, tag: int) -> tuple[int, bytes]:
-    """Of an update with a subject: the length of its data, as it stands there, and what its row has behind them."""
+    """The length of the data of an update with a subject, as it stands in the frame, and the bytes behind the data in
+    its row."""
     not_replaceable, subject_tag, subject, data_tag, data_length = _ABOUT.unpack_from(raw, at + _ABOUT_AT)
     tags = (tag, not_replaceable, subject_tag, data_tag)
     if opens != _OPENS_UPDATE or tags != (_REPLACEABLE, _REPLACEABLE, _SUBJECT, _DATA) or subject <= 0:

@@ -1,4 +1,4 @@
-"""Records and their updates inside the engine: which are there, and which rows a checkpoint changes. Pure.
+"""A shard's records and their updates inside the engine: which exist, and which rows a checkpoint changes. Pure.
 
 Hot path: ids are dictionary keys, and rows are bytes, which the garbage collector need not follow. A record that is
 added and deleted between two checkpoints costs no row, and a record that this fold itself put into the base costs no
@@ -39,7 +39,7 @@ class RecordTable:
         self._updates = UpdateTable(base, updates_row_bytes_max, recent_bytes_max)
 
     def add_run(self, ids: array[int], rows: list[bytes]) -> int:
-        """How many of these were not there. Mostly none is: ids go up."""
+        """Add the records that do not exist; returns how many these were. Mostly all are new, because ids increase."""
         added = self._added
         if min(ids) > self._top:
             added.update(zip(ids, rows, strict=True))
@@ -54,12 +54,13 @@ class RecordTable:
         return done
 
     def _in_base(self, record_id: int) -> bool:
-        """Whether the record is in the base and was not deleted since."""
+        """Whether the record is in the base and has not been deleted since."""
         if record_id in self._deleted or record_id > self._present.highest:
             return False
         return record_id in self._present.records or self._base.get(record_key(record_id)) is not None
 
     def add(self, op: Operation, offset: int, index: int, ordinal: int) -> bool:
+        """Add a record; returns False if it exists already."""
         record_id = op.id
         if record_id > self._top:
             self._top = record_id
@@ -69,11 +70,13 @@ class RecordTable:
         return True
 
     def update(self, op: Operation, offset: int, index: int, ordinal: int) -> bool:
+        """Keep an update; returns False if its record does not exist."""
         value = op.SerializeToString() + position_bytes(offset, index, ordinal)
         return self.keep_updates((op.id,), (value,), (op.kind, op.subject) if op.replaceable else None) > 0
 
     def keep_updates(self, ids: Iterable[int], rows: Iterable[bytes], replaced: tuple[int, int] | None = None) -> int:
-        """Keep the updates of records that are there; how many these are. One alone may be `replaced`."""
+        """Keep the updates of records that exist; returns how many these are. `replaced` are kind and subject of a
+        replaceable update, which comes alone."""
         added, deleted, present, put = self._added, self._deleted, self._present, self._updates.put
         highest, records, updated = present.highest, present.records, present.updated
         done = more = 0
@@ -94,7 +97,7 @@ class RecordTable:
         return done
 
     def delete_each(self, ids: Iterable[int]) -> int:
-        """Delete those that are there; how many these were."""
+        """Delete the records that exist; returns how many these were."""
         added, deleted, present, updates = self._added, self._deleted, self._present, self._updates
         highest, records, updated, others = present.highest, present.records, present.updated, present.others
         lone, heads = updates.lone, updates.heads
@@ -132,7 +135,7 @@ class RecordTable:
         return changes
 
     def checkpointed(self) -> None:
-        """The base now holds `changes()`: forget them."""
+        """Forget the changes, because the base holds `changes()` now."""
         self._present.checkpointed(self._added, self._deleted, *self._updates.in_base())
         self._top = self._present.highest
         self._added.clear()

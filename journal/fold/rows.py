@@ -1,4 +1,4 @@
-"""What the fold gives: changes of rows, and what happened."""
+"""What a fold reads and gives: rows, changes of rows, and operations that happened."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from journal.v1.journal_pb2 import Operation
 
 
 class Base(Protocol):
-    """Rows as of the last mark: a local RocksDB, a snapshot of one, or a dictionary."""
+    """The rows as of the last mark: those of a local RocksDB, of a snapshot of one, or of a dictionary."""
 
     def get(self, key: bytes) -> bytes | None:
-        """The row's value, None where there is no row."""
+        """The row's value; None if there is no row."""
 
     def scan(self, prefix: bytes) -> Iterable[tuple[bytes, bytes]]:
-        """Rows whose key starts with `prefix`, in key order."""
+        """Rows whose keys start with `prefix`, in the order of their keys."""
 
 
 Change = tuple[bytes, bytes | None]
@@ -23,8 +23,9 @@ Change = tuple[bytes, bytes | None]
 
 
 Happened = tuple[Operation, int, int, int]
-"""An operation that took effect and its position (offset, index, ordinal). Staged ones happen when they commit."""
+"""An operation that took effect, and its position (offset, index, ordinal). A staged operation takes effect when its
+transaction commits."""
 
 
 Added = tuple[int, int, bytes, int]
-"""A record that was added: id, kind, data, and the WAL offset of the frame with which it took effect."""
+"""A record that was added: its id, kind and data, and the WAL offset of the frame with which it took effect."""

@@ -1,4 +1,4 @@
-"""Frames sorted by what the fold does with their operations, so that it takes many of them at once."""
+"""A frame whose operations are sorted by kind, so that the fold handles many of them with one call."""
 
 from __future__ import annotations
 
@@ -10,22 +10,24 @@ Ids = Union["array[int]", bytes]
 
 
 class Run(NamedTuple):
-    """Operations that may be applied kind by kind: no two of the plain ones concern the same record."""
+    """Operations that may be applied kind by kind, because no two of the plain ones concern the same record."""
 
     added: Ids
     added_rows: list[bytes]
     """The row of each record: the operation with its position."""
     updated: Ids
     updated_rows: list[bytes]
-    """What belongs into each record's row of updates: the operation with its position. None is replaceable."""
+    """The update of each record, as it stands in the record's row of updates: the operation with its position. None of
+    them is replaceable."""
     deleted: Ids
     others: list[tuple[int, bytes]]
-    """Behind all of these, in their order: index and bytes of operations of transactions and of replaceable updates. A
-    COMMIT ends its run, as what it settles may concern any record."""
+    """Operations that come after all the others, in their order, as index and bytes: those of transactions, and
+    replaceable updates. A COMMIT ends its run, because it may settle operations on any record."""
 
 
 class SortedFrame(NamedTuple):
-    """A frame's header, and its operations; `nonce` is that of an epoch's marker, empty in any other frame."""
+    """A frame's header and its sorted operations. `nonce` is that of an epoch marker, and is empty in any other
+    frame."""
 
     epoch: int
     node: str
@@ -41,5 +43,5 @@ class SortedFrame(NamedTuple):
 
 
 def empty_run() -> tuple[array[int], list[bytes], array[int], list[bytes], array[int], list[tuple[int, bytes]]]:
-    """What a `Run` is made of, to be filled."""
+    """The empty fields of a `Run`, to be filled."""
     return array("q"), [], array("q"), [], array("q"), []

@@ -1,7 +1,7 @@
-"""A frame of the WAL, decoded, checked and sorted (`journal.fold.sorted_frame`). Pure.
+"""Decodes, checks and sorts a frame of the WAL (`journal.fold.sorted_frame`). Pure.
 
-None of it needs to know what is in the tables: it can be done by another process than the one that folds. What is left
-for the fold is to look ids up and to keep what changed.
+This needs nothing of the tables, so another process than the one that folds can do it. The fold then only looks ids up
+and keeps what changed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _with_head(head: Frame | FrameHead, bytes_in_wal: int, nonce: bytes, runs: l
 
 
 def _runs(operations: Iterable[Operation], position: Callable[[int], bytes]) -> list[Run]:
-    """Hot path: one pass."""
+    """Sort operations into runs. Hot path: one pass."""
     runs: list[Run] = []
     added, added_rows, updated, updated_rows, deleted, others = run = empty_run()
     seen: set[int] = set()
@@ -78,8 +78,8 @@ def _runs(operations: Iterable[Operation], position: Callable[[int], bytes]) -> 
 
 
 def _plain_frame(raw: bytes, offset: int, journal: bytes, shard: int, shards: int) -> SortedFrame | None:
-    """A frame whose operations are all laid out as the writer does most (`journal.wire.operations`); None if it is not,
-    or something is wrong with it: then its message has to be looked at."""
+    """A frame in which all operations have the layout that the writer uses most (`journal.wire.operations`). None for
+    any other frame, and for one with anything wrong: its message has to be looked at."""
     try:
         head = FrameHead.FromString(raw)
     except DecodeError:

@@ -1,7 +1,7 @@
-"""Transactions inside the engine: the XA state table of one shard.
+"""Transactions inside the engine: the XA state table of one shard. Pure.
 
-A part is what one shard holds of a transaction: a header row and its staged operations. Headers are kept in memory
-(`transactions_max` bounds them); staged operations are rows, read again when the transaction is settled.
+A part is what one shard holds of a transaction: a header row, and staged operations. Headers are in memory, bounded by
+`transactions_max`. Staged operations are rows, which are read again when the transaction is settled.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class PartTable:
         return iter(self._parts.values())
 
     def stage(self, op: Operation, epoch: int, offset: int, index: int) -> bool:
-        """Keep an operation for its transaction; False if that is already prepared."""
+        """Keep an operation for its transaction. Returns False if the transaction is prepared already."""
         part = self._open(op.tx, epoch)
         if part.header.prepared:
             return False
@@ -57,7 +57,8 @@ class PartTable:
         return True
 
     def prepare(self, op: Operation, epoch: int, timestamp: int) -> bool:
-        """Make the transaction wait for an outcome; False if it is prepared or PREPARE covers another count."""
+        """Make the transaction wait for an outcome. Returns False if it is prepared already, or if PREPARE covers
+        another number of operations."""
         part = self._parts.get(op.tx)
         staged = part.header.staged if part else 0
         if (part and part.header.prepared) or staged != op.covers:
@@ -71,12 +72,13 @@ class PartTable:
         return True
 
     def settle(self, tx: int, covers: int) -> Part | None:
-        """The part that a COMMIT or ROLLBACK settles; None if there is none or it covers another count."""
+        """The part that a COMMIT or ROLLBACK settles; None if there is none, or if the outcome covers another number of
+        operations."""
         part = self._parts.get(tx)
         return part if part is not None and part.header.staged == covers else None
 
     def operations(self, part: Part) -> Iterator[Operation]:
-        """A part's staged operations in the order in which they were staged, as plain ones."""
+        """The staged operations of a part as plain ones, in the order in which they were staged."""
         tx = part.header.tx
         if tx in self._in_base:
             for _, value in self._base.scan(staged_prefix(tx, self._shard)):
@@ -95,7 +97,8 @@ class PartTable:
         self._changed.discard(tx)
 
     def drop_unprepared(self) -> int:
-        """Drop the parts that no PREPARE covers, as a new epoch does; how many staged operations that were."""
+        """Drop the parts that are not prepared, as a new epoch does. Returns the number of staged operations in
+        them."""
         leftovers = [part for part in self._parts.values() if not part.header.prepared]
         for part in leftovers:
             self.forget(part)

@@ -1,4 +1,4 @@
-"""Numbers of updates by record, in few bytes: a bitmap for each binary digit. Pure."""
+"""Numbers of updates by record, in little memory: one bitmap for each binary digit. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pyroaring import BitMap64
 
 
 class UpdateCounts:
-    """How many updates each record has; none unless it was told."""
+    """How many updates each record has. A record of which it was told nothing has none."""
 
     __slots__ = ("_digits",)
 
@@ -17,14 +17,14 @@ class UpdateCounts:
         return sum(1 << place for place, digit in enumerate(self._digits) if record_id in digit)
 
     def load(self, record_id: int, updates: int) -> None:
-        """The number of updates of a record of which none was known."""
+        """Note the number of updates of a record that has none so far."""
         self._extend(updates)
         for place, digit in enumerate(self._digits):
             if updates >> place & 1:
                 digit.add(record_id)
 
     def put(self, record_id: int, updates: int) -> int:
-        """The number of updates that a record has now; what it was before."""
+        """Note the number of updates that a record has now; returns the number that it had."""
         self._extend(updates)
         before = 0
         for place, digit in enumerate(self._digits):
@@ -37,7 +37,7 @@ class UpdateCounts:
         return before
 
     def drop(self, record_ids: BitMap64) -> None:
-        """These have none."""
+        """Note that these records have no updates."""
         for digit in self._digits:
             digit.difference_update(record_ids)
 

@@ -1,9 +1,9 @@
-"""Updates of records inside the engine: which rows hold them, and which rows a delete has to tombstone.
+"""Updates of records inside the engine: the rows that hold them, and the rows that a delete has to tombstone. Pure.
 
-A record's updates share one row (`Head`) while they fit `updates_row_bytes_max`; what does not fit goes to a row of its
-own (spilled), keyed by position, or by kind and subject if it is replaceable. So a delete needs one read to know its
-tombstones and scans only for a record that spilled, a record with a thousand updates is never rewritten as a whole, and
-a replaceable update of a spilled record is one put.
+A record's updates share one row (`Head`) while they fit `updates_row_bytes_max`. An update that does not fit goes to a
+row of its own (it is spilled), with a key made of its position, or of kind and subject if it is replaceable. So a
+delete reads one row to know its tombstones, and scans only for a record that spilled. A record with a thousand updates
+is never rewritten as a whole, and a replaceable update of a spilled record is one put.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _ELEMENT_HEADS = tuple(_ELEMENT_TAG + varint(size) for size in range(_ELEMENT_HE
 _SPILLED_FLAG = b"\x18\x01"
 _ROW_ID_BYTES = 9
 _SPLIT_BYTES_MAX = 1 << 14
-"""A longer row may have an element whose length takes three bytes."""
+"""Longest row that is cut without its message: a longer one may have an element whose length takes three bytes."""
 
 RECENT_BYTES_MAX = 16 * 1024 * 1024
-"""Of one shard's fold, unless it is told otherwise."""
+"""Default bound on the rows that one shard's fold remembers."""
 _RECENT_OVERHEAD_BYTES = 150
 
 
 class Head:
-    """The updates row of one record: its elements, each an Update in bytes, in order of last write."""
+    """The updates row of one record. Its elements are updates as bytes, in the order of their last write."""
 
     __slots__ = ("elements", "size", "spilled")
 
@@ -51,7 +51,7 @@ class Head:
         self.size += len(element)
 
     def remove(self, kind: int, subject: int) -> bool:
-        """Take out the replaceable update of that kind and subject; whether it was here."""
+        """Take out the replaceable update of this kind and subject; returns whether it was there."""
         for place, element in enumerate(self.elements):
             update = Update.FromString(element)
             if update.replaceable and update.kind == kind and update.subject == subject:
@@ -66,9 +66,9 @@ class Head:
 
 
 def _split(row: bytes) -> tuple[list[bytes], bool]:
-    """The elements of an Updates row, and whether others are spilled.
+    """The elements of an Updates row, and whether the record has spilled updates.
 
-    Hot path: cut out of the row as `Head.row` wrote it; what is laid out otherwise is left to the message.
+    Hot path: it cuts the row as `Head.row` wrote it, and leaves any other layout to the message.
     """
     elements: list[bytes] = []
     at, end = _ROW_ID_BYTES, len(row)
@@ -97,25 +97,25 @@ def _element(element: bytes) -> bytes:
 
 
 class UpdateTable:
-    """Update rows that the frames since the last checkpoint changed."""
+    """The rows of updates that frames have changed since the last checkpoint."""
 
     def __init__(self, base: Base, row_bytes_max: int, recent_bytes_max: int = RECENT_BYTES_MAX) -> None:
         self._base = base
         self._row_bytes_max = row_bytes_max
         self.heads: dict[int, Head] = {}
         self.lone: dict[int, bytes] = {}
-        """The only update, not replaceable, of records that have no row of updates in the base: most have. None of them
-        has a head."""
+        """The only update of each record that has no row of updates in the base, if it is not replaceable. Most records
+        are such, and none of them has a head."""
         self._puts: dict[bytes, bytes] = {}
-        """Rows that `changes` gave last."""
+        """The rows that `changes` gave last."""
         self._recent = _Recent(recent_bytes_max // 2)
         self._spilled: dict[int, dict[bytes, bytes]] = {}
         self._tombstones: set[bytes] = set()
 
     def put(self, record_id: int, value: bytes, fresh: bool, replaced: tuple[int, int] | None = None) -> int:
-        """Keep an update of a record that exists; how many more the record has now. `value` is its row's, with the
-        position; `fresh` says that the base cannot have a row of the record's updates; `replaced` are kind and subject
-        of a replaceable one."""
+        """Keep an update of a record that exists; returns by how many the record's number of updates grows. `value` is
+        the update's row, with its position. `fresh` says that the base cannot have a row of the record's updates.
+        `replaced` are kind and subject of a replaceable update."""
         head = self.heads.get(record_id)
         if head is None:
             lone = self.lone.pop(record_id, None)
@@ -141,16 +141,18 @@ class UpdateTable:
         return more
 
     def forget(self, record_id: int) -> int:
-        """The record is deleted: drop what the overlay has of its updates; how many these are."""
+        """Drop the updates of a deleted record that came since the last checkpoint; returns their number."""
         head = self.heads.pop(record_id, None)
         lone = self.lone.pop(record_id, None)
         spilled = self._spilled.pop(record_id, ())
         return (0 if lone is None else 1) + (0 if head is None else len(head.elements)) + len(spilled)
 
     def tombstone(self, record_id: int, in_row: int | None) -> int:
-        """The same of a record that the base may have rows of updates of; how many updates the record had.
+        """Drop all updates of a deleted record, and tombstone those in the base; returns the number of updates that the
+        record had.
 
-        `in_row` says that these are so many and in one row, so that nothing needs to be read; None: it is not known.
+        `in_row` is their number if they are all in one row of the base, so that nothing needs to be read; None if that
+        is not known.
         """
         key = updates_key(record_id)
         if in_row is None:
@@ -173,7 +175,7 @@ class UpdateTable:
         return self.forget(record_id) + len(spilled) - again
 
     def _rows_in_base(self, record_id: int, row: bytes) -> tuple[int, set[bytes]]:
-        """How many updates share the record's row, and the keys of those that are spilled."""
+        """The number of updates in the record's row, and the keys of its spilled ones."""
         updates = Updates.FromString(row)
         if not updates.spilled:
             return len(updates.updates), set()
@@ -181,7 +183,7 @@ class UpdateTable:
         return len(updates.updates), {key for key, _ in self._base.scan(prefix) if len(key) > len(prefix) + 1}
 
     def changes(self) -> list[Change]:
-        """Net changes of rows; a put wins over the tombstone of a record that was deleted and added again."""
+        """The net changes of rows. A put wins over the tombstone of a record that was deleted and added again."""
         lone = self.lone
         ids = sorted(lone)
         puts = self._puts = {
@@ -198,13 +200,13 @@ class UpdateTable:
         return changes
 
     def in_base(self) -> tuple[list[int], dict[int, int], list[int]]:
-        """Once the base has the changes: records that have one update there, and no others; how many share a row of
-        those that have more; and those that have spilled ones."""
+        """What the base has once it has the changes: the records with one update, the number of updates in one row of
+        those with a head, and the records with spilled updates."""
         spilled = [record_id for record_id, head in self.heads.items() if head.spilled]
         return list(self.lone), {record_id: len(head.elements) for record_id, head in self.heads.items()}, spilled
 
     def checkpointed(self) -> None:
-        """The base now has the changes."""
+        """Forget the changes, because the base has them now."""
         self._recent.keep(self._puts)
         self._puts = {}
         self.heads.clear()
@@ -220,13 +222,13 @@ class UpdateTable:
 class _Recent:
     """Rows of updates that went to the base not long ago, within a bound: a read of the base costs ten times as much.
 
-    Two generations: when the younger one is full, the older one is forgotten.
+    There are two generations. When the younger one is full, the older one is forgotten.
     """
 
     __slots__ = ("_bytes", "_bytes_max", "_older", "_younger")
 
     def __init__(self, bytes_max: int) -> None:
-        """`bytes_max` of each generation."""
+        """`bytes_max` bounds each generation."""
         self._bytes_max = bytes_max
         self._younger: dict[bytes, bytes] = {}
         self._older: dict[bytes, bytes] = {}

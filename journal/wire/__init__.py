@@ -1,1 +1,1 @@
-"""Bytes to values and back: frames, keys, rows, ids."""
+"""The bytes of the journal and their values: frames, operations, keys, rows, ids."""

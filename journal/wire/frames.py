@@ -1,6 +1,6 @@
-"""Frames: the values of WAL records. Encode beside decode; docs/FORMAT.md draws them.
+"""Frames, the values of WAL records: decoding and checks. docs/FORMAT.md draws them.
 
-Hot path: decode checks every operation once, so that whoever folds frames need not.
+Hot path: each operation is checked once, here, so that the fold need not check it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _RECORD_OPERATIONS = (ADD, UPDATE, DELETE)
 
 
 def decode_frame(raw: bytes | None, journal: bytes, shard: int, shards: int) -> Frame:
-    """The frame in a WAL record's value, with every field checked that can be without state.
+    """The frame in a WAL record's value. It checks every field that can be checked without the journal's state.
 
-    Raises FrameError (without a place: the caller knows it) for anything that is not a frame of `journal`.
+    Raises FrameError for anything that is not a frame of `journal`. The error has no place; the caller adds it.
     """
     if not raw:
         raise FrameError("an empty record is not a frame")
@@ -38,12 +38,13 @@ def decode_frame(raw: bytes | None, journal: bytes, shard: int, shards: int) -> 
 
 
 def nonce_of(frame: Frame) -> bytes:
-    """The nonce with which a marker's frame begins its epoch; empty if it is none."""
+    """The nonce of a frame that holds an epoch marker; empty for any other frame."""
     return frame.operations[0].data if frame.count == 1 and frame.operations[0].type == MARKER else b""
 
 
 def header_fault(frame: Frame | FrameHead, journal: bytes) -> str | None:
-    """Why what a frame says before its operations cannot be of `journal`, but for their number."""
+    """Why the fields before the operations cannot be those of a frame of `journal`; None if they can. It does not look
+    at the number of operations."""
     if frame.magic != MAGIC:
         return f"not a frame: magic {frame.magic:#x} instead of {MAGIC:#x}"
     if frame.format != FORMAT:

@@ -1,4 +1,4 @@
-"""Keys of table rows: bytes that sort, encode beside decode.
+"""Keys of table rows: bytes that sort, how they are made, and how they are read.
 
     record               'r' id:8                               its updates follow it in key order
     updates of a record  'r' id:8 01                            one row for the first ones
@@ -9,8 +9,8 @@
     mark                 'm' shard:2
     skipped record       's' shard:2 offset:8
 
-Numbers are big-endian and unsigned. Within a table partition (a shard) all keys are distinct, and so they are in a
-local copy that holds several shards.
+Numbers are big-endian and unsigned. All keys of a table partition (a shard) are distinct, and so are all keys of a
+local copy, which may hold several shards.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _SKIPPED = struct.Struct(">cHQ")
 RECORD_KEY_BYTES = _RECORD.size
 RECORD_TAG = b"r"
 BEHIND_RECORDS = b"s"
-"""Sorts behind the rows of all records and their updates."""
+"""A key that sorts behind the rows of all records and their updates."""
 
 XA_TAGS = b"tx"
-"""First bytes of the keys that `is_xa`."""
+"""First bytes of the keys for which `is_xa` is true."""
 TRANSACTION_PREFIX = b"t"
 STAGED_PREFIX = b"x"
 MARK_PREFIX = b"m"
@@ -47,7 +47,7 @@ SKIPPED_PREFIX = b"s"
 
 
 class RowType(Enum):
-    """What a key's row is."""
+    """The types of rows. A key says which type its row has."""
 
     RECORD = "record"
     UPDATES = "updates"
@@ -71,7 +71,7 @@ _BY_TAG_AND_LENGTH = {
 
 
 record_key: Callable[[int], bytes] = partial(_RECORD.pack, b"r")
-"""Hot path: no call of ours."""
+"""The key of a record's row. Hot path: a call of it runs no Python code."""
 
 
 def updates_key(record_id: int) -> bytes:
@@ -79,7 +79,7 @@ def updates_key(record_id: int) -> bytes:
 
 
 def updates_keys(record_ids: Iterable[int]) -> Iterable[bytes]:
-    """Hot path: no call of ours."""
+    """Keys of many records' rows of updates. Hot path: it runs no Python code for each."""
     return map(_UPDATES.pack, repeat(b"r"), record_ids, repeat(1))
 
 
@@ -112,7 +112,7 @@ def skipped_key(shard: int, offset: int) -> bytes:
 
 
 def row_type(key: bytes) -> RowType:
-    """What a key's row is; RowError for bytes that are no key."""
+    """The type of the row with this key. Raises RowError for bytes that are no key."""
     found = _BY_TAG_AND_LENGTH.get((key[:1], len(key)))
     if found is None:
         raise RowError(f"not a table key: {key.hex()}")
@@ -120,12 +120,12 @@ def row_type(key: bytes) -> RowType:
 
 
 def record_id_of(key: bytes) -> int:
-    """The record of a record, updates or spilled key."""
+    """The record that a key belongs to: the key of a record, of its updates, or of a spilled update."""
     return int.from_bytes(key[1:9], "big")
 
 
 def shard_of_row(key: bytes, shards: int) -> int:
-    """The shard of a row, from its key alone."""
+    """The shard that a row belongs to, from its key alone."""
     tag = key[:1]
     if tag == RECORD_TAG:
         return shard_of(record_id_of(key), shards)
@@ -133,10 +133,10 @@ def shard_of_row(key: bytes, shards: int) -> int:
 
 
 def xa_shard_of(key: bytes) -> int:
-    """The shard of a transaction's row or a staged operation's."""
+    """The shard of a row of the XA state table."""
     return int.from_bytes(key[9:11], "big")
 
 
 def is_xa(key: bytes) -> bool:
-    """Whether the row belongs to the XA state table (transaction parts and staged operations)."""
+    """Whether the row belongs to the XA state table, which holds parts of transactions and staged operations."""
     return key[:1] in (b"t", b"x")

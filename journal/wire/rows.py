@@ -1,7 +1,7 @@
-"""Values of table rows that are made of an operation: its bytes with a position appended.
+"""Values of table rows that are made of an operation: the operation's bytes with a position appended.
 
-Hot path: protobuf messages may be concatenated, and Record, Update and Staged share Operation's field numbers, so a row
-costs one serialisation and one struct.pack (0.2 microseconds against 1.3 for building the row's own message).
+Hot path: protobuf messages may be concatenated, and Record, Update and Staged share Operation's field numbers. So a row
+costs one serialisation and one `struct.pack`: 0.2 microseconds, against 1.3 for building the row's own message.
 """
 
 from __future__ import annotations
@@ -35,42 +35,43 @@ _BEFORE_DATA_BYTES = struct.calcsize("<3sqBB")
 _BEFORE_ELEMENT_BYTES = struct.calcsize("<Bq")
 _NAME_BYTES = 8
 _LAYOUTS_MAX = 4096
-"""Lengths of rows whose layout is remembered, of each kind."""
+"""Number of row lengths whose layout is remembered, for each of the two tables."""
 
 _Layout = tuple[Callable[[bytes], tuple[Any, ...]], bytes, bytes]
-"""What takes a row of one length apart, and what then stands before the element and before the data."""
+"""The layout of rows of one length: a function that takes a row apart, the bytes that stand before the element, and
+those before the data."""
 
 
 def mark_name(row: bytes) -> int:
-    """What the mark behind it in the table calls the mark whose row this is."""
+    """A mark's name, made from its row: the next mark in the table refers to it by this name."""
     return int.from_bytes(blake2b(row, digest_size=_NAME_BYTES).digest(), "big")
 
 
 def position_bytes(offset: int, index: int, ordinal: int) -> bytes:
-    """Field 16 (position) of Record, Update and Staged, serialised."""
+    """A position as the bytes of field 16 of Record, Update and Staged."""
     if ordinal:
         return _SETTLED.pack(_TAG, _SETTLED_BYTES, _OFFSET_TAG, offset, _INDEX_TAG, index, _ORDINAL_TAG, ordinal)
     return _PLAIN.pack(_TAG, _PLAIN_BYTES, _OFFSET_TAG, offset, _INDEX_TAG, index)
 
 
 def position_of(value: bytes) -> tuple[int, int, int]:
-    """The position (offset, index, ordinal) in a row of an operation."""
+    """The position (offset, index, ordinal) in the row of an operation."""
     position = Update.FromString(value).position
     return position.offset, position.index, position.ordinal
 
 
 def position_in_frame(offset: int) -> Callable[[int], bytes]:
-    """Hot path: `position_bytes` of the operations of one frame, by their index."""
+    """A function that gives `position_bytes` of a frame's operations by their index. Hot path."""
     return partial(_PLAIN.pack, _TAG, _PLAIN_BYTES, _OFFSET_TAG, offset, _INDEX_TAG)
 
 
 def plain_record(value: bytes) -> tuple[int, int, bytes, tuple[int, int, int]] | None:
-    """Id, kind, data and position of a Record row as the engine writes most; None if it is laid out otherwise.
+    """Id, kind, data and position of a Record row in the layout that the engine writes most; None for any other layout.
 
         08 01  11 ID*8  18 KK  22 DD [DD]  DATA  POSITION
 
-    A row's length tells how long its data are, if it is laid out so: one `struct.unpack` takes it apart, in a fifth of
-    the time that the message takes with its fields.
+    In this layout a row's length tells the length of its data. So one `struct.unpack` takes the row apart, in a fifth
+    of the time that the message with its fields takes.
     """
     layout = _records.get(len(value)) or _note(_records, len(value), _record_layout)
     if layout is None:
@@ -90,11 +91,11 @@ def plain_record(value: bytes) -> tuple[int, int, bytes, tuple[int, int, int]] |
 
 
 def only_update(value: bytes) -> tuple[int, bytes, tuple[int, int, int]] | None:
-    """Kind, data and position of the one update, neither replaceable nor with a subject, that an Updates row has.
+    """Kind, data and position of the only update in an Updates row, if that is neither replaceable nor has a subject.
 
         09 ID*8  12 LL [LL]  08 02  11 ID*8  18 KK  22 DD [DD]  DATA  POSITION
 
-    None if the row is laid out otherwise: longer, or with more in it.
+    It gives None for any other layout: a longer row, or one with more in it.
     """
     layout = _updates.get(len(value)) or _note(_updates, len(value), _update_layout)
     if layout is None:
@@ -134,7 +135,8 @@ def _update_layout(row_bytes: int) -> _Layout | None:
 
 
 def _delimited(size: int, tag: int) -> tuple[bytes, int] | None:
-    """A field of so many bytes in all: its tag and length, and that length. None if there is none with so many."""
+    """The first bytes (tag and length) and the content's length of a field that has so many bytes in all; None if no
+    field has."""
     for length_bytes in (1, 2):
         length = size - 1 - length_bytes
         if length >= 0 and len(varint(length)) == length_bytes:
@@ -147,7 +149,7 @@ _updates: dict[int, _Layout] = {}
 
 
 def _note(layouts: dict[int, _Layout], row_bytes: int, layout_of: Callable[[int], _Layout | None]) -> _Layout | None:
-    """The layout of rows of that length, remembered; None if none is laid out so."""
+    """The layout of rows of this length, which is remembered; None if no row of this length has it."""
     layout = layout_of(row_bytes)
     if layout is not None:
         if len(layouts) == _LAYOUTS_MAX:
@@ -157,7 +159,7 @@ def _note(layouts: dict[int, _Layout], row_bytes: int, layout_of: Callable[[int]
 
 
 def unstaged(op: Operation) -> Operation:
-    """The plain operation that a staged one becomes when its transaction commits."""
+    """The plain operation that takes effect when the transaction of a staged one commits."""
     plain = Operation()
     plain.CopyFrom(op)
     plain.ClearField("tx")
@@ -165,7 +167,8 @@ def unstaged(op: Operation) -> Operation:
 
 
 def unstaged_row(value: bytes) -> Operation:
-    """The same of a staged operation's row, whose fields are the operation's and a few more. Raises DecodeError."""
+    """The plain operation in the row of a staged one, which has the operation's fields and a few more. Raises
+    DecodeError."""
     plain = Operation.FromString(value)
     plain.DiscardUnknownFields()
     plain.ClearField("tx")
