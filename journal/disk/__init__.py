@@ -1,1 +1,1 @@
-"""Local storage: what a replica or worker keeps on its own disk, and may lose."""
+"""Local copies on this machine's disk, which a replica or a worker can lose and build again."""

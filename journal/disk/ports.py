@@ -1,4 +1,4 @@
-"""What a replica and a worker ask of their local storage. RocksDB implements it; the simulation has its own."""
+"""The protocols of local storage. RocksDB implements them, and so does the simulation."""
 
 from __future__ import annotations
 
@@ -9,36 +9,37 @@ from journal.fold.rows import Base, Change
 
 
 class Snapshot(Base, Protocol):
-    """A moment of a store: what is written later is not seen."""
+    """A store's rows at one moment. It does not show what is written later."""
 
     def close(self) -> None: ...
 
 
 class LocalStore(Base, Protocol):
-    """Rows (as a `Base`) and a few named values. One process, one writing thread."""
+    """Rows (as a `Base`) and a few named values. One process uses it, and one thread writes."""
 
     def packed(self, rows: Iterable[Change]) -> Callable[[Mapping[bytes, bytes]], None]:
-        """Make rows ready, and write nothing: what this gives is `write` for them, which has less to do then. For one
-        call, or none; the store stays open as long as this is kept."""
+        """Prepare rows without writing them. The function that this gives writes them, and has less to do than `write`.
+        Call it once at most; the store stays open as long as anything refers to the function."""
 
     def write(self, rows: Iterable[Change], named: Mapping[bytes, bytes], *, durable: bool = True) -> None:
-        """One batch: after a killed process, all of it is there or nothing. Raises LocalStorageError.
+        """Write one batch: after a killed process, all of it is there or nothing. Raises LocalStorageError.
 
-        With `durable` false it may be lost as a whole by a killed process, until `flush`.
+        With `durable` false, a killed process may lose the batch as a whole until `flush` is called.
         """
 
     def named(self, name: bytes) -> bytes | None:
-        """A named value."""
+        """The value of this name; None if there is none."""
 
     def highest_record(self) -> int:
         """The largest id of a record that has a row; 0 if none has."""
 
     def flush(self) -> None:
-        """Everything written so far survives a killed process."""
+        """Make everything written so far survive a killed process."""
 
     def snapshot(self) -> Snapshot: ...
 
     def clear(self) -> None:
-        """Drop everything: the store is as new, and made for being filled rather than read until the next `flush`."""
+        """Drop everything. The store is then as new, and is set up for being filled rather than read until the next
+        `flush`."""
 
     def close(self) -> None: ...

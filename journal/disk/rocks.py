@@ -1,8 +1,8 @@
-"""RocksDB as local storage (rocksdict, raw bytes): the global table and the XA state table as column families.
+"""RocksDB as local storage (rocksdict, raw bytes): the global table and the XA state table are column families.
 
-A batch survives a killed process: RocksDB's own log is written with it, unsynced unless asked for, so after a power cut
-the newest batches may be gone, each as a whole. Rows and the position they belong to are in one batch, so the copy is
-then merely older, and reads the table topic from there.
+A batch survives a killed process, because RocksDB's own log is written with it. The log is synced only if asked for, so
+a power cut may take the newest batches, each as a whole. Rows and their position are in one batch: the copy is then
+merely older, and reads the table topic from its position on.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ _TABLE = "table"
 _XA = "xa"
 _NAMED = "named"
 _CURRENT = "CURRENT"
-"""RocksDB opens nothing without this file."""
+"""RocksDB opens no store without this file."""
 _CLOSED = "the store is closed"
 
 
 def _reading(get: Callable[[bytes], bytes | None], directory: Path) -> Callable[[bytes], bytes | None]:
-    """Hot path: a table's `get`, which raises LocalStorageError where RocksDB cannot read."""
+    """A table's `get`, which raises LocalStorageError where RocksDB cannot read. Hot path."""
 
     def checked(key: bytes) -> bytes | None:
         try:
             return get(key)
         except DbClosedError:
             raise
-        except Exception as error:  # rocksdict raises it for everything that RocksDB says
+        except Exception as error:  # rocksdict raises bare exceptions for all errors of RocksDB
             raise local_error("read", directory, error) from error
 
     return checked
@@ -52,8 +52,8 @@ def _closed(key: bytes) -> bytes | None:
 
 
 def open_copy(directory: Path, *, files_max: int = STORE_FILES) -> RocksStore:
-    """The store of a copy, in a directory that this process holds: one that is damaged is built anew. Raises
-    LocalStorageError for one that cannot be opened for any other reason, and leaves it as it is."""
+    """Open the store of a copy, in a directory that this process holds. A damaged store is deleted and made anew.
+    Raises LocalStorageError if the store cannot be opened for another reason, and leaves it as it is."""
     try:
         return RocksStore(directory, files_max=files_max)
     except LocalDamageError as error:
@@ -63,7 +63,8 @@ def open_copy(directory: Path, *, files_max: int = STORE_FILES) -> RocksStore:
 
 
 def _delete(directory: Path) -> None:
-    """What is left if this is cut off opens no more: half of a store's files could be of different moments."""
+    """Delete a store. RocksDB opens nothing that a broken off deletion leaves, because its files could be of different
+    moments."""
     try:
         (directory / _CURRENT).unlink(missing_ok=True)
         if directory.exists():  # somebody may have deleted it
@@ -73,23 +74,24 @@ def _delete(directory: Path) -> None:
 
 
 def _unless_gone(_: object, __: str, met: tuple[type[BaseException], BaseException, object]) -> None:
-    """A cursor that somebody lets go of meanwhile takes files along."""
+    """Raises what deleting a file met, unless the file is gone: a cursor that ends meanwhile removes files too."""
     if not isinstance(met[1], FileNotFoundError):
         raise met[1]
 
 
 class RocksStore:
-    """A `LocalStore` in a directory. Raises LocalStorageError if another process holds it or the disk refuses.
+    """A `LocalStore` in a directory. Raises LocalStorageError if another process holds the directory or the disk
+    refuses. Half of its attributes are parts of the open store, which come and go together.
 
-    RocksDB takes no more writes after one has failed, until it finds room by itself, every five seconds, and only as
-    much as a write buffer. So whoever starts over with a store that failed, and asks it for a named value as every
-    copy does first, has it opened again.
+    After a failed write RocksDB takes no more writes. It looks for room by itself every five seconds, and then takes
+    only as much as a write buffer. So a store that has failed is opened anew when it is asked for a named value, which
+    every copy does first when it starts over.
 
-    A disk that takes less than is written makes the writer wait here, where other threads run meanwhile.
+    The writer waits here for a disk that takes less than is written; other threads run meanwhile.
     """
 
     def __init__(self, directory: Path, *, files_max: int = STORE_FILES) -> None:
-        """`files_max` bounds the files that it has open, besides some ten of RocksDB's own."""
+        """`files_max` bounds the files that RocksDB has open for tables; it has some ten others open."""
         self._directory = directory
         self._files_max = files_max
         self._is_open = False
@@ -101,7 +103,7 @@ class RocksStore:
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
             self._db = Rdict(str(self._directory), options, column_families=families)
-        except Exception as error:  # rocksdict raises it for everything that RocksDB says
+        except Exception as error:  # rocksdict raises bare exceptions for all errors of RocksDB
             raise self._fail("open", error) from error
         self._table = self._db.get_column_family(_TABLE)
         self._xa = self._db.get_column_family(_XA)
@@ -110,7 +112,7 @@ class RocksStore:
         self._named_handle = self._db.get_column_family_handle(_NAMED)
         self._room = Room(self._directory, self._db, (self._table, self._xa, self._named))
         self._lossy = WriteOptions()
-        # rocksdict declares a method here and has an attribute
+        # rocksdict declares a method here, but has an attribute.
         self._lossy.disable_wal = True  # type: ignore[method-assign, assignment]
         self.get: Callable[[bytes], bytes | None] = _reading(self._table.get, self._directory)
         self._is_open = True
@@ -118,7 +120,8 @@ class RocksStore:
         self._filling = filling
 
     def _fail(self, doing: str, error: Exception) -> LocalStorageError:
-        """Damage too where writing met it: a compaction reads, and RocksDB then refuses every write."""
+        """The error of something that failed. A write may meet damage too: a compaction reads, and RocksDB then refuses
+        every write."""
         self._failed = True
         return local_error(doing, self._directory, error)
 
@@ -130,7 +133,8 @@ class RocksStore:
     def write(
         self, rows: Iterable[Change], named: Mapping[bytes, bytes], *, durable: bool = True, synced: bool = False
     ) -> None:
-        """As `LocalStore` says. With `synced` the batch survives a power cut too: for what no other place has."""
+        """Write one batch as `LocalStore` says. With `synced` it survives a power cut too, for data that are kept
+        nowhere else."""
         self._write([self._batch(rows)], named, durable=durable, synced=synced)
 
     def packed(self, rows: Iterable[Change]) -> Callable[[Mapping[bytes, bytes]], None]:
@@ -139,8 +143,8 @@ class RocksStore:
     def _write(
         self, batch: list[WriteBatch], named: Mapping[bytes, bytes], *, durable: bool = True, synced: bool = False
     ) -> None:
-        """One batch, which is taken out of its list: with an error's traceback it would live on, and hold the
-        directory's lock."""
+        """Write one batch. The batch is taken out of its list, because an error's traceback would keep it, and the
+        directory's lock with it."""
         self._require_open()
         self._room.wait()
         for name, value in named.items():
@@ -148,7 +152,7 @@ class RocksStore:
         try:
             self._db.write(batch.pop(), None if durable else self._lossy)
             if synced:
-                self._db.flush_wal(True)  # other threads run meanwhile, as they do not where a write syncs
+                self._db.flush_wal(True)  # other threads run during this sync, and not during a synced write
             self._room.ease()
         except DbClosedError:
             raise
@@ -156,7 +160,8 @@ class RocksStore:
             raise self._fail("write", error) from error
 
     def _batch(self, rows: Iterable[Change]) -> WriteBatch:
-        """Hot path: one pass; the table is the batch's default family, so that only XA rows name theirs."""
+        """Make a batch of row changes. Hot path: one pass; the table is the batch's default family, so only XA rows
+        name theirs."""
         self._require_open()
         batch = WriteBatch(raw_mode=True)
         table, xa = self._handles
@@ -186,7 +191,7 @@ class RocksStore:
             value: bytes | None = self._named.get(name)
         except DbClosedError:
             raise
-        except Exception as error:  # as above
+        except Exception as error:  # rocksdict raises bare exceptions for all errors of RocksDB
             raise local_error("read", self._directory, error) from error
         return value
 
@@ -204,7 +209,7 @@ class RocksStore:
             self._room.flush()
         except LocalStorageError:
             raise
-        except Exception as error:  # as above
+        except Exception as error:  # rocksdict raises bare exceptions for all errors of RocksDB
             raise self._fail("flush", error) from error
         if self._filling:
             self.close()
@@ -224,6 +229,7 @@ class RocksStore:
             return
         self._is_open = False
         self._room.close()
-        # the lock on the directory goes with the last reference to a column family; other threads may still read
+        # RocksDB gives up its lock on the directory with the last reference to a column family. Other threads may still
+        # read.
         self.get = _closed
         del self._room, self._handles, self._named_handle, self._table, self._xa, self._named, self._db

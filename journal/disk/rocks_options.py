@@ -1,4 +1,4 @@
-"""How RocksDB is set up, and what all stores of a process share: one block cache, and one bound on write buffers."""
+"""Options of RocksDB, and what all stores of a process share: a block cache and a bound on write buffers."""
 
 from __future__ import annotations
 
@@ -7,37 +7,39 @@ from functools import cache
 from rocksdict import BlockBasedOptions, Cache, DBCompressionType, Options, WriteBufferManager
 
 CACHE_BYTES = 128 * 1024 * 1024
-"""Blocks that a process' stores keep in memory, all together."""
+"""Bytes of blocks that all stores of a process keep in memory together."""
 
 BUFFERS_BYTES = 128 * 1024 * 1024
-"""Write buffers of a process' stores, all together: beyond it each that is written is flushed, however small. As much
-again may wait for the disk; then nothing more is written."""
+"""Bytes of write buffers of all stores of a process together. Beyond it, each store that is written is flushed, however
+little it has. As much again may wait for the disk; then nothing more is written."""
 
 WRITE_BUFFER_BYTES = 32 * 1024 * 1024
-"""The write buffer of one table."""
+"""Bytes of the write buffer of one table."""
 
 BUFFERS_WAITING_MAX = 2
-"""Full write buffers of one table that wait for the disk."""
+"""Number of full write buffers of one table that may wait for the disk."""
 
 LEVEL_ZERO_FILES_MAX = 36
-"""Files of one table that wait to be merged: a read looks into each."""
+"""Number of files of one table that may wait to be merged. A read looks into each of them."""
 
 STORE_FILES = 256
-"""Files that one store has open."""
+"""Number of files that one store has open."""
 
 SHARD_FILES = 24
-"""The same for one shard's, of which a worker may have hundreds."""
+"""The same for the store of one shard; a worker may have hundreds of shards."""
 
 _LOG_BYTES = 64 * 1024 * 1024
-"""RocksDB's own log, which a start after a crash reads: it is kept for the table that was flushed longest ago."""
+"""Bytes of RocksDB's own log, which a start after a crash reads. The log is kept for the table that was flushed longest
+ago."""
 _ARENA_BYTES = 64 * 1024
-"""What a write buffer takes at least. RocksDB's 1 MiB is a lot for three tables of each of 256 shards."""
+"""Smallest size of a write buffer. RocksDB's 1 MiB is much for three tables in each of 256 shards."""
 _BLOOM_BITS = 10
 _COMPACTED_FILES = 8
-"""Instead of RocksDB's 4: a row is merged half as often, and what is read looks into a few files more."""
+"""Number of files at which they are merged, instead of RocksDB's 4. A row is merged half as often, and a read looks
+into a few more files."""
 _COMPACTED_FILES_FILLING = 16
 _NEVER = 1 << 30
-"""For RocksDB's own limits to writing: a store waits in its `Room` instead."""
+"""A value for RocksDB's own limits on writing that is never reached: a store waits in its `Room` instead."""
 
 
 @cache
@@ -51,10 +53,12 @@ def write_buffers() -> WriteBufferManager:
 
 
 def store_options(files_max: int, *, filling: bool = False) -> Options:
-    """Options of a table; `filling`: of one that is filled and then opened anew, and hardly read before.
+    """Options of a table. With `filling` they are for a table that is filled, and then opened anew before it is read
+    much.
 
-    Its files are merged less often, and not compressed before they are: it would take a core away from the reading.
-    Rows of a topic mostly come in the order of their keys, which a skip list takes for less than a vector and its sort.
+    Its files are merged less often and not compressed before that, because compression would take a core away from
+    reading the topic. Rows of a topic mostly come in the order of their keys, for which a skip list is cheaper than a
+    vector and its sort.
     """
     options = Options(raw_mode=True)
     options.create_if_missing(True)

@@ -1,9 +1,9 @@
-"""Room for what is written: a store waits here for its disk.
+"""Waiting for a disk that takes less than is written.
 
-RocksDB slows a writer down, or stops it, when its disk takes less than is written; rocksdict waits for that, and for
-flushes, with Python's lock in its hand, so that no other thread runs: no commit, no heartbeat of a membership. So
-RocksDB's limits are out of reach (`rocks_options`): it takes into memory all that it is given, and is given more only
-when this says that there is room.
+RocksDB then slows its writer down or stops it. rocksdict waits with Python's interpreter lock held, so that no other
+thread runs: no commit, and no heartbeat of a membership. So RocksDB's own limits are set out of reach
+(`rocks_options`). It takes all that it is given into memory, and `Room` makes the writer wait, with the lock released,
+before it is given more.
 """
 
 from __future__ import annotations
@@ -21,54 +21,56 @@ from journal.errors import LocalStorageError
 log = logging.getLogger(__name__)
 
 ROOM_TIMEOUT_S = 600.0
-"""How long a store waits for a disk that takes nothing."""
+"""Longest time that a store waits for a disk that takes nothing."""
 
 _LOOK_S = 0.002
 
 
 class Room:
-    """That of one store's tables. Methods but `ease` may wait; what RocksDB raises is the caller's to read.
+    """Waits until the tables of one store may be written. All methods but `ease` may wait. They let RocksDB's
+    exceptions pass.
 
-    The lock on the store's directory goes with the last reference to a table. So none is in a frame here: an error that
-    somebody keeps would keep it too.
+    RocksDB gives up its lock on the directory with the last reference to a table. So no local variable here holds a
+    table: an error that somebody keeps would keep its frames, and the table with them.
     """
 
     def __init__(self, directory: Path, db: Rdict, tables: Sequence[Rdict]) -> None:
         self._directory = directory
         self._db: list[Rdict] = [db, db.get_column_family("default")]
-        """The second one is left when all else is closed."""
+        """The database twice: the second reference is left when all else is closed."""
         self._tables = list(tables)
         self._errors = 0
-        """Errors in the background that RocksDB got over: all that it was given before is in files."""
+        """Number of background errors that RocksDB has recovered from. All that it was given before them is in
+        files."""
 
     def wait(self) -> None:
-        """Until there is room. A store that has failed has room: it says what it met when it is written."""
+        """Wait until there is room. A store that has failed does not wait: its next write raises the error."""
         until = time.monotonic() + ROOM_TIMEOUT_S
         while not self._is_there() and not self._has_failed():
             self._pause(until)
 
     def ease(self) -> None:
-        """After a write: have what all stores hold in memory written to disk, if it is more than they may. So a store
-        that is then not written any more holds up no other."""
+        """Call this after a write. It has RocksDB write to disk what all stores hold in memory, if that is too much. So
+        a store that is not written any more does not hold up the others."""
         if not self._largest("num-immutable-mem-table"):
             self._errors = self._background_errors()
         if write_buffers().get_usage() > BUFFERS_BYTES:
             self._begin_flush()
 
     def flush(self) -> None:
-        """Until all that was written is in files."""
+        """Wait until all that was written is in files."""
         until = time.monotonic() + ROOM_TIMEOUT_S
         self._begin_flush()
         while self._largest("num-immutable-mem-table") and not self._has_failed():
             self._pause(until)
         for number in range(len(self._tables)):
-            self._tables[number].flush()  # nothing is left to do, or it raises what was met
+            self._tables[number].flush()  # nothing is left to flush, or this raises RocksDB's error
 
     def close(self) -> None:
-        """Close the tables, whatever that meets: what is in no file of its own is in the store's log.
+        """Close the tables, whatever errors that meets. What is not in a table's file is in the store's log.
 
-        From then on no file comes to the directory, also while somebody's cursor keeps RocksDB open; with that one goes
-        what is of no use.
+        No file is made in the directory afterwards, even while a cursor keeps RocksDB open. When that cursor ends,
+        obsolete files are deleted.
         """
         met = ""
         for end in (self.flush, *(table.close for table in self._tables), self._db[0].close, self._stop):
@@ -86,7 +88,7 @@ class Room:
         self._db[1].cancel_all_background(False)
         while any(self._db[1].property_int_value(f"rocksdb.num-running-{what}") for what in ("compactions", "flushes")):
             self._pause(until)
-        self._db[1].cancel_all_background(True)  # those that had not begun end at once
+        self._db[1].cancel_all_background(True)  # jobs that had not begun end at once
 
     def _begin_flush(self) -> None:
         for number in range(len(self._tables)):

@@ -1,4 +1,4 @@
-"""Reading RocksDB with cursors, which end without a word where they cannot read: here that is an error."""
+"""Reading RocksDB with cursors. A cursor that cannot read just ends; here that raises an error."""
 
 from __future__ import annotations
 
@@ -19,20 +19,22 @@ _CHUNK_ROWS = 1024
 
 
 def check_cursor(cursor: RdictIter, directory: Path) -> None:
-    """Raises LocalStorageError if a cursor is not valid because of what it could not read."""
+    """Raises LocalStorageError if a cursor ended because it could not read."""
     try:
         cursor.status()
-    except Exception as error:  # rocksdict raises it for everything that RocksDB says
+    except Exception as error:  # rocksdict raises bare exceptions for all errors of RocksDB
         raise local_error("read", directory, error) from error
 
 
 def scan_rows(cursor: RdictIter, prefix: bytes, directory: Path) -> Iterator[Row]:
-    """Rows whose key starts with `prefix`, in key order; other uses of the cursor may come in between chunks."""
+    """Rows whose keys start with `prefix`, in the order of their keys. The cursor may be used otherwise between
+    chunks."""
     return chain.from_iterable(_chunks(cursor, prefix, prefix, directory))
 
 
 def _chunks(cursor: RdictIter, prefix: bytes, start: bytes, directory: Path) -> Iterator[list[Row]]:
-    """Hot path: rows come in key order, so the last of a chunk speaks for all of it."""
+    """Chunks of rows from `start` on. Hot path: rows are in the order of their keys, so only the last key of a chunk is
+    compared with the prefix."""
     size = _FIRST_CHUNK_ROWS
     while chunk := _chunk(cursor, start, size, directory):
         last = chunk[-1][0]
@@ -56,10 +58,10 @@ def _chunk(cursor: RdictIter, start: bytes, size: int, directory: Path) -> list[
 
 
 def scan_records(table: Rdict, cursor: RdictIter, directory: Path) -> Iterator[Row]:
-    """The rows of all records, as they are when this is called.
+    """The rows of all records as of the call.
 
-    Hot path: one call into RocksDB a row, where a cursor takes four. But such an iterator ends without a word where it
-    cannot read; so a cursor of the same moment reads on behind its last row, where mostly nothing is.
+    Hot path: an iterator makes one call into RocksDB for a row, where a cursor makes four. But an iterator that cannot
+    read just ends. So a cursor of the same moment reads on behind its last row, and mostly finds nothing there.
     """
     bounded = ReadOptions()
     bounded.set_iterate_upper_bound(BEHIND_RECORDS)
@@ -75,17 +77,17 @@ def _record_chunks(rows: Iterator[tuple[Any, bytes]], cursor: RdictIter, directo
 
 
 class RocksSnapshotStore:
-    """Both tables at one moment; the store's owner takes it between two batches. Used by one thread.
+    """Both tables at one moment, between two batches of the store's owner. One thread uses it.
 
-    Two cursors made at that moment, each of which sees its table as it then was. (rocksdict's own Snapshot gives
-    iterators that do not: they show what is written later.)
+    It has two cursors that were made at that moment; each sees its table as it was then. rocksdict's own Snapshot would
+    not do: its iterators show what is written later.
     """
 
     def __init__(self, table: Rdict, xa: Rdict, directory: Path) -> None:
         self._cursors = (table.iter(), xa.iter())
         self._directory = directory
         self._records: Iterator[Row] | None = scan_records(table, self._cursors[0], directory)
-        """For one scan of all records: a second one takes the cursor."""
+        """The rows for the first scan of all records; later scans use the cursor."""
 
     def get(self, key: bytes) -> bytes | None:
         cursor = self._cursors[is_xa(key)]

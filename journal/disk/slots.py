@@ -1,8 +1,8 @@
-"""Directories for local copies: each process takes the first one that no other process holds, so that a restarted one
-finds its copy again, and several on one machine do not meet.
+"""Directories for local copies. Each process takes the first one that no other process holds. So a restarted process
+finds its copy again, and several processes on one machine do not meet.
 
-A process that is about to end says so of what it holds (`announce_end`): whoever looks for a directory then waits for
-that one, instead of making a copy of its own from nothing.
+A process that is about to end notes that in the directories that it holds (`announce_end`). A process that looks for a
+directory waits for such a one, instead of making a copy from nothing.
 """
 
 from __future__ import annotations
@@ -20,19 +20,21 @@ from journal.errors import LocalStorageError
 log = logging.getLogger(__name__)
 
 ENDING_WAIT_S = 12.0
-"""A worker whose node was killed has 10 s to end in order (`journal.cli.child`)."""
+"""Longest time that a process waits for a directory whose holder is ending. A worker whose node was killed has 10 s to
+end in order (`journal.cli.child`)."""
 
 _LOOK_S = 0.05
 _ENDING = b"ending\n"
 
 _lock = threading.Lock()
 _held: set[Slot] = set()
-"""Those of this process."""
+"""The slots that this process holds."""
 
 
 class Slot:
-    """A directory held by this process until `release` or its end: by the lock on a file beside it, as long as that is
-    the file on the path. Somebody may have deleted it, and then the directory is anybody's."""
+    """A directory that this process holds until `release` or until it ends. It holds it by the lock on a file beside
+    the directory, as long as this file is at its path. If somebody deletes the file, any process may take the
+    directory."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self.path = path
@@ -42,16 +44,16 @@ class Slot:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the directory is not this process' any more."""
+        """Whether this process holds the directory no longer."""
         return not is_at(self._descriptor, _lock_of(self.path))
 
     def require(self) -> None:
-        """Raises LocalStorageError if it is lost."""
+        """Raises LocalStorageError if the slot is lost."""
         if self.is_lost:
             raise LocalStorageError(f"{self._loss()}: start it again")
 
     def renew(self) -> None:
-        """Hold it again if it is lost. Raises LocalStorageError if another process has it by now."""
+        """Hold the directory again if the slot is lost. Raises LocalStorageError if another process has it by now."""
         if not self.is_lost:
             return
         descriptor = _locked(self.path)
@@ -65,7 +67,7 @@ class Slot:
         return f"{self.path} is no longer this process': {_lock_of(self.path)} was deleted while it ran"
 
     def mark(self, note: bytes) -> None:
-        """Leave a note for whoever finds it held."""
+        """Leave a note for a process that finds the directory held."""
         os.pwrite(self._descriptor, note, 0)
 
     def release(self) -> None:
@@ -75,7 +77,7 @@ class Slot:
 
 
 def lock_file(path: Path, *, mode: int = 0o644) -> int | None:
-    """The descriptor of a locked file that is the one on `path`, None if another process has it. Raises OSError."""
+    """Lock the file at `path` and return its descriptor; None if another process has the lock. Raises OSError."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, mode)
         try:
@@ -88,11 +90,12 @@ def lock_file(path: Path, *, mode: int = 0o644) -> int | None:
         except OSError:
             os.close(descriptor)
             raise
-        os.close(descriptor)  # it was deleted before it was locked
+        os.close(descriptor)  # the file was deleted before it was locked
 
 
 def is_at(descriptor: int, path: Path) -> bool:
-    """Whether an open file is the one on `path`. One that cannot be looked at may be: that is no proof."""
+    """Whether an open file is the one at `path`. If that cannot be checked, the answer is True: there is no proof of
+    the contrary."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except (FileNotFoundError, NotADirectoryError):
@@ -102,7 +105,7 @@ def is_at(descriptor: int, path: Path) -> bool:
 
 
 def announce_end() -> None:
-    """Say that this process ends soon, and then lets go of all that it holds. Thread-safe."""
+    """Note in all held directories that this process ends soon. Thread-safe."""
     with _lock:
         for slot in _held:
             try:
@@ -112,7 +115,7 @@ def announce_end() -> None:
 
 
 def hold(path: Path) -> Slot | None:
-    """The directory `path`, if no other process holds it. Raises LocalStorageError."""
+    """Hold the directory `path`; None if another process holds it. Raises LocalStorageError."""
     descriptor = _locked(path)
     return None if descriptor is None else Slot(path, descriptor)
 
@@ -123,23 +126,22 @@ def _locked(path: Path) -> int | None:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = lock_file(lock)
         if descriptor is not None:
-            os.ftruncate(descriptor, 0)  # what the last holder said of its end
+            os.ftruncate(descriptor, 0)  # removes the last holder's note
     except OSError as error:
         raise LocalStorageError(f"cannot use {path.parent} for local copies: {error}") from error
     return descriptor
 
 
 def take_slot(parent: Path, prefix: str, *, ending_wait_s: float = ENDING_WAIT_S) -> Slot:
-    """The first of `parent/prefix-0`, `parent/prefix-1`, … that is free, or will be as its holder is ending: that is
-    waited for, at most `ending_wait_s` in all. Raises LocalStorageError.
-    """
+    """Take the first of `parent/prefix-0`, `parent/prefix-1`, … that is free. A directory whose holder is ending is
+    waited for, at most `ending_wait_s` in all. Raises LocalStorageError."""
     until = time.monotonic() + ending_wait_s
     paths = (parent / f"{prefix}-{number}" for number in count())
     return next(slot for path in paths if (slot := _hold_in_time(path, until)) is not None)
 
 
 def _hold_in_time(path: Path, until: float) -> Slot | None:
-    """`hold`, but one whose holder is ending is waited for."""
+    """Hold a directory as `hold` does, but wait for a holder that is ending."""
     told = False
     while (slot := hold(path)) is None and _is_ending(path) and time.monotonic() < until:
         if not told:

@@ -1,7 +1,7 @@
-"""What RocksDB's words mean. rocksdict raises bare exceptions with them, and this is the one place that reads them.
+"""What RocksDB's error texts mean. rocksdict raises bare exceptions with these texts, and no other module reads them.
 
-Only damage lets a copy be deleted. A process without descriptors, a full disk, another user's files say nothing about
-what is in them, whatever RocksDB calls it: it wraps some of these in a "Corruption" of its own.
+A copy may be deleted only if it is damaged. A process without descriptors, a full disk, and files of another user say
+nothing about what is in the files. RocksDB calls some of these a "Corruption" too.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _MENDS = {
 
 
 def local_error(doing: str, directory: Path, error: Exception) -> LocalStorageError:
-    """What `error`, met while doing something with a store in `directory`, means: LocalDamageError if its files are not
-    what was written, LocalStorageError for all that says nothing about them."""
+    """The error that RocksDB's `error` means, met while doing something with the store in `directory`. It is
+    LocalDamageError if the files are not what was written, else LocalStorageError."""
     what = f"cannot {doing} {directory}: {error}"
     words = str(error).replace(str(directory), "")
     if _HELD in words:

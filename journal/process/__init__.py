@@ -1,1 +1,1 @@
-"""What a process needs of its machine: clocks, threads, files and texts."""
+"""What a process needs of its machine: clocks, threads, signals, files and limits."""

@@ -1,4 +1,4 @@
-"""Calls beside the caller's thread: for what waits for brokers, and not for each other."""
+"""Calls in the background, for requests to brokers that need not wait for each other."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ T = TypeVar("T")
 
 
 class InBackground(Protocol):
-    """Begins a call and gives its future. A simulation's gives one that is done: its order is that of the calls."""
+    """Begins a call and gives its future. The simulation's version gives a future that is done, so that calls run in
+    their order."""
 
     def __call__(self, call: Callable[[], T], /) -> Future[T]: ...
 
 
 def at_once(call: Callable[[], T], /) -> Future[T]:
-    """Not in the background at all; what it raises is the future's, as in a thread."""
+    """Make the call at once, in the caller's thread. Its error goes to the future, as it would from a thread."""
     future: Future[T] = Future()
     try:
         future.set_result(call())
-    except Exception as error:  # noqa: BLE001  # whoever asks for the result is told
+    except Exception as error:  # noqa: BLE001  # the future's owner is told
         future.set_exception(error)
     return future
 
 
 def in_thread(call: Callable[[], T], /) -> Future[T]:
-    """In a thread of its own, which the end of the process waits for."""
+    """Make the call in a thread of its own. The process does not end before that thread."""
     with_one = ThreadPoolExecutor(1, thread_name_prefix="kafka-journal-beside")
     try:
         return with_one.submit(call)

@@ -1,7 +1,7 @@
-"""Time by the clocks of this machine: one that is never set, and the wall's, which may step.
+"""The two clocks of this machine: the monotonic one, which is never set, and the wall clock, which may step.
 
-`Moment` is when something was; its age counts the time in which the machine was suspended. `AgreedTime` is the wall's
-time as far as it can be believed, for what cannot be undone.
+`Moment` is a point in time by both clocks; its age includes time in which the machine was suspended. `AgreedTime` is
+the wall clock's time as far as it can be believed, for acts that cannot be undone.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 
 class Moment(NamedTuple):
-    """Seconds by the clock that is never set, and by that of the wall."""
+    """A point in time, in seconds by the monotonic clock and by the wall clock."""
 
     monotonic_s: float
     wall_s: float
@@ -28,39 +28,39 @@ class Moment(NamedTuple):
         return self.age_at(Moment.now())
 
     def age_at(self, now: Moment) -> float:
-        """The larger of two answers: one clock stands still while the machine is suspended, the other may be set
-        back."""
+        """The larger of two answers, because the monotonic clock stands still while the machine is suspended, and the
+        wall clock may be set back."""
         return max(now.monotonic_s - self.monotonic_s, now.wall_s - self.wall_s)
 
 
 def monotonic_ms() -> float:
-    """Milliseconds by the clock that is never set: for durations."""
+    """Milliseconds by the monotonic clock, for durations."""
     return time.monotonic() * 1000
 
 
 AGREEMENT_MS = 60_000
-"""Time for which both clocks must have gone alike: longer than a machine that starts takes to set its wall clock."""
+"""Time for which both clocks must have run alike. A machine that starts sets its wall clock within less."""
 
 _DRIFT_MS = 1000.0
-"""A wall clock that moves by less against the other one is drifting, or is being slewed; it has not stepped."""
+"""Largest change of the difference between both clocks that is not a step: a wall clock may drift or be slewed."""
 
 
 class AgreedTime:
-    """The wall's time, no later than it would be without a step that is younger than `agreement_ms`.
+    """The wall clock's time, less any step that is younger than `agreement_ms`.
 
-    It sees a step by being asked, so ask it often. Where the wall clock is set back, it goes back at once.
+    It notices a step only when it is called, so call it often. If the wall clock is set back, it goes back at once.
     """
 
     def __init__(self, wall_ms: Callable[[], float], elapsed_ms: Callable[[], float], agreement_ms: float) -> None:
-        """`wall_ms` gives milliseconds since 1970, `elapsed_ms` those of a clock that is never set."""
+        """`wall_ms` gives milliseconds since 1970, `elapsed_ms` those of the monotonic clock."""
         self._wall_ms = wall_ms
         self._elapsed_ms = elapsed_ms
         self._agreement_ms = agreement_ms
         self._since_ms = elapsed_ms()
         self._difference = wall_ms() - self._since_ms
-        """Wall less elapsed time, as it has been since `_since_ms`."""
+        """Wall time less monotonic time, as it has been since `_since_ms`."""
         self._agreed_difference = -math.inf
-        """The last difference that lasted long enough."""
+        """The last difference that has lasted for `agreement_ms`."""
 
     def __call__(self) -> float:
         """Milliseconds since 1970; minus infinity until the clocks have agreed for the first time."""
@@ -74,16 +74,16 @@ class AgreedTime:
 
 
 LONG_AGO = Moment(-math.inf, -math.inf)
-"""Of what never was."""
+"""The moment of something that has never happened."""
 
 
 Clock = Callable[[], float]
-"""Seconds, monotonic. An argument everywhere, so that a simulation can own time."""
+"""A monotonic clock in seconds. Code takes it as an argument, so that a simulation can control time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Limits in seconds, and time itself."""
+    """Limits in seconds, and the clocks that they are measured by."""
 
     clock: Clock
     pause: Callable[[float], None]
@@ -96,10 +96,10 @@ class Timing:
         return Moment(self.clock(), self.wall_s())
 
     def age_s(self, moment: Moment) -> float:
-        """Time in which the machine was suspended included, which `clock` leaves out."""
+        """Seconds since `moment`, including time in which the machine was suspended."""
         return moment.age_at(self.now())
 
 
 def wall_ms() -> float:
-    """Milliseconds since 1970."""
+    """Milliseconds since 1970 by the wall clock."""
     return time.time() * 1000

@@ -1,6 +1,6 @@
-"""Descriptors: how many files and connections a process may have open, looked at before it begins with anything.
+"""The number of files and connections that a process may have open, which is checked before it begins.
 
-Without them Kafka's client waits for connections until its time is up, and says no more than that.
+A Kafka client that gets no descriptor waits for connections until its time is up, and does not say why.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from journal.errors import DescriptorsError
 
 
 def require_descriptors(needed: int, what: str) -> None:
-    """See that this process may have so many open: its limit is raised as far as it may be by itself.
+    """Check that this process may have so many files and connections open, and raise its limit if that is allowed.
 
-    Raises DescriptorsError with the number.
+    Raises DescriptorsError with the number that it needs.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if _is_enough(soft, needed):
         return
     if _is_enough(hard, needed):
-        with suppress(OSError, ValueError):  # a sandbox may refuse: then it is too few
+        with suppress(OSError, ValueError):  # a sandbox may refuse, and then the limit is too low
             resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
             return
     raise DescriptorsError(

@@ -1,4 +1,5 @@
-"""Where a user's files are, by the XDG base directories; containers may have neither those, nor a home directory."""
+"""Directories of the user's files, by the XDG base directory specification. A container may have neither these
+variables nor a home directory."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ _IN_HOME = {STATE: Path(".local", "state"), CACHE: Path(".cache"), DATA: Path(".
 
 
 def user_directory(variable: str, setting: str = "", environ: Mapping[str, str] = os.environ) -> Path:
-    """Ours in the base directory of an XDG variable. Raises ConfigError if there is none: it names the variables, and
-    the `setting` with which this is not asked for."""
+    """The directory of kafka-journal in the base directory of an XDG variable. Raises ConfigError if there is none; the
+    error names the variables, and the `setting` that makes them unnecessary."""
     if base := environ.get(variable):
         return Path(base, "kafka-journal")
     try:

@@ -1,7 +1,7 @@
-"""What was computed from names and keys before, kept because most come again.
+"""A bounded table of results that were computed from names and keys, because most of these come again.
 
-They are the senders': any number of them, of any length, and some are refused later. So what is kept is bounded in
-bytes, and what is long is mostly not kept at all.
+Senders choose the names: there may be any number of them, of any length, and some are refused later. So the table is
+bounded in bytes, and long entries are not kept.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TypeVar
 
 KEPT_BYTES_MAX = 4 * 2**20
-"""Of one table: some ten thousand short names."""
+"""Default bound of one table, which holds some ten thousand short names."""
 _ENTRY_BYTES = 256
-"""What an entry takes beside its key's and value's own bytes, in objects."""
+"""Bytes that an entry takes in objects, besides its key's and its value's own bytes."""
 _ENTRY_BYTES_MAX = 1024
 
 _K = TypeVar("_K")
@@ -19,7 +19,7 @@ _V = TypeVar("_V")
 
 
 class Kept(dict[_K, _V]):
-    """Values by key. Hot path: it is looked up as any dictionary, by any number of threads."""
+    """Results by key. Hot path: a lookup is a dictionary's, from any number of threads."""
 
     __slots__ = ("_bytes", "_bytes_max", "_entry_bytes_max")
 
@@ -30,7 +30,8 @@ class Kept(dict[_K, _V]):
         self._entry_bytes_max = entry_bytes_max
 
     def keep(self, key: _K, value: _V, size: int) -> _V:
-        """The value, kept if it and its key are short: they have `size` bytes. All others go when there is no room."""
+        """Keep a value if it and its key are short (together they have `size` bytes), and return it. If the table is
+        full, all other entries are dropped."""
         if size <= self._entry_bytes_max:
             self._bytes += size + _ENTRY_BYTES
             if self._bytes > self._bytes_max:

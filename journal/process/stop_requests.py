@@ -1,4 +1,4 @@
-"""What SIGTERM and Ctrl-C ask of a process that serves: to stop, and if they come again, to end at once."""
+"""Signals that ask a serving process to stop: SIGTERM and Ctrl-C. If one comes again, the process ends at once."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from journal.process.clocks import Clock
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 ONE_REQUEST_S = 1.0
-"""Signals within it are one request: who stops a process may signal it and then its group, as `timeout` does."""
+"""Signals within this time are one request: a supervisor may signal a process and then its group, as `timeout` does."""
 
 
 class StopRequests:
-    """For the main thread, which is where signals are handled."""
+    """The stop requests of a process. The main thread uses it, because that thread handles signals."""
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
         self._first_at: float | None = None
 
     def hear(self, number: int) -> bool:
-        """Whether it is the first. One that comes more than a second later ends the process, with a word: whatever it
-        was doing is safe."""
+        """Whether a signal is the first request. A signal that comes more than a second later ends the process
+        with a short message; nothing is lost by that."""
         now = self._clock()
         if self._first_at is None:
             self._first_at = now
             return True
         if now - self._first_at >= ONE_REQUEST_S:
-            with suppress(OSError):  # whoever started it may have closed its standard error
+            with suppress(OSError):  # the parent may have closed this process' standard error
                 os.write(2, b"interrupted\n")
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
