@@ -17,8 +17,9 @@ from typing import Annotated
 import typer
 
 from journal.cli.common import ended_by_sigterm_as_by_ctrl_c, errors, print_table
-from journal.embedded.cluster import HEAP_MB, START_TIMEOUT_S, EmbeddedKafka, default_directory
+from journal.embedded.cluster import EmbeddedKafka, default_directory
 from journal.embedded.config import BROKERS_MAX, check_request
+from journal.embedded.launching import HEAP_MB, START_TIMEOUT_S
 from journal.embedded.status import KafkaStatus
 from journal.errors import EmbeddedKafkaError
 

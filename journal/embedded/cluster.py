@@ -14,8 +14,6 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
-import subprocess
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,24 +23,24 @@ from typing import Self
 from journal.embedded.classes import archive_option
 from journal.embedded.config import Cluster, check_request
 from journal.embedded.distribution import Report, get_kafka, report_to_stderr
-from journal.embedded.guard import Guard
 from journal.embedded.java import find_java
-from journal.embedded.ports import taken_ports
-from journal.embedded.process import (
-    ProcessId,
-    end_processes,
-    read_pid_file,
-    wait_until,
-    write_pid_file,
+from journal.embedded.launching import (
+    ENDED_BY_SIGTERM,
+    HEAP_MB,
+    JVM_OPTIONS,
+    KILL_TIMEOUT_S,
+    START_TIMEOUT_S,
+    Launcher,
+    LaunchOptions,
 )
+from journal.embedded.ports import taken_ports
+from journal.embedded.process import ProcessId, wait_until
 from journal.embedded.ready import answering_brokers
 from journal.embedded.status import BrokerStatus, KafkaStatus
 from journal.embedded.storage import (
     BrokerFiles,
-    broker_files,
     check_formatted,
     format_data,
-    last_lines,
     load_cluster,
     make_cluster,
     require_properties,
@@ -53,19 +51,7 @@ from journal.embedded.storage import (
 from journal.errors import EmbeddedKafkaError
 from journal.process.directories import DATA, user_directory
 
-START_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 20.0
-KILL_TIMEOUT_S = 10.0
 STATUS_TIMEOUT_S = 3.0
-PROGRESS_S = 2.0
-HEAP_MB = 512
-ENDED_BY_SIGTERM = 128 + signal.SIGTERM
-"""A Java's exit code when it has ended as it was asked to."""
-JVM_OPTIONS = (
-    "-XX:+UseSerialGC",
-    "-XX:+ExitOnOutOfMemoryError",
-    "-Djava.awt.headless=true",
-)
 
 
 def default_directory(environ: Mapping[str, str] = os.environ) -> Path:
@@ -104,19 +90,12 @@ class EmbeddedKafka:
         self._properties = dict(properties or {})
         self._ports = None if ports is None else tuple(ports)
         self._hosts = None if hosts is None else tuple(hosts)
-        self._prefixes = dict(prefixes or {})
         self._brokers = brokers if brokers is not None or ports is None else len(ports)
-        self._attached = attached
-        self._heap_mb = heap_mb
-        self._jvm_options = tuple(jvm_options)
-        self._archive = archive
-        self._start_timeout_s = start_timeout_s
-        self._report = report
+        self._options = LaunchOptions(
+            attached, dict(prefixes or {}), heap_mb, tuple(jvm_options), archive, start_timeout_s, report
+        )
+        self._launcher = Launcher(self._directory, self._options)
         self._java: list[str] | None = None
-        self._children: list[subprocess.Popen[bytes]] = []
-        self._launched: dict[int, ProcessId] = {}
-        """By broker, the last process of it that this object has started."""
-        self._guard = Guard(self._directory)
         if "," in str(self._directory):
             raise EmbeddedKafkaError(f"{self._directory}: Kafka takes no directory with a comma in its name")
         check_request(1 if self._brokers is None else self._brokers, self._ports, self._properties, self._hosts)
@@ -142,7 +121,7 @@ class EmbeddedKafka:
                 self._check_ports(cluster, missing)
                 save_cluster(self._directory, cluster)  # only now: what was refused is as it was
                 self._prepare(java, cluster, missing)
-            self._launch_and_wait(java, cluster, missing)
+            self._launcher.launch_and_wait(java, missing, self._awaited(cluster, missing))
         return cluster.bootstrap_servers
 
     def stop(self) -> bool:
@@ -152,8 +131,8 @@ class EmbeddedKafka:
             return False
         with self._locked():
             running = [process for broker in cluster.brokers if (process := self._process(broker))]
-            self._end(running, STOP_TIMEOUT_S)
-            self._guard.end()
+            self._launcher.end(running)
+            self._launcher.end_guard()
         return bool(running)
 
     def status(self) -> KafkaStatus:
@@ -178,7 +157,7 @@ class EmbeddedKafka:
         process.send(signal.SIGKILL)
         if not wait_until(lambda: not process.is_alive(), KILL_TIMEOUT_S):
             raise EmbeddedKafkaError(f"broker {broker} (pid {process.pid}) does not die: look at the machine")
-        self._reap()
+        self._launcher.reap()
 
     def pause(self, broker: int) -> None:
         """SIGSTOP: the broker keeps its connections and says nothing. Gives when all of it stands still."""
@@ -201,7 +180,7 @@ class EmbeddedKafka:
         with self._locked():
             process = self._process(broker)
             if process is not None:
-                self._end([process], STOP_TIMEOUT_S)
+                self._launcher.end([process])
 
     def start_broker(self, broker: int) -> None:
         """Starts one broker of a cluster unless it runs, and waits until that one answers. Blocks."""
@@ -211,7 +190,7 @@ class EmbeddedKafka:
             if self._process(broker) is None:
                 self._check_ports(cluster, [broker])
                 self._prepare(java, cluster, [broker])
-                self._launch_and_wait(java, cluster, [broker], [broker])
+                self._launcher.launch_and_wait(java, [broker], {broker: cluster.address(broker)})
 
     def __enter__(self) -> Self:
         self.start()
@@ -221,8 +200,7 @@ class EmbeddedKafka:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with self._locked():
-            self._end(list(self._launched.values()), STOP_TIMEOUT_S)
-            self._guard.end()
+            self._launcher.end_all()
 
     # ---- the parts of a start, in order --------------------------------------------------------------------------
 
@@ -230,9 +208,9 @@ class EmbeddedKafka:
         """The command line up to the class to run; looked for once."""
         if self._java is None:
             java = find_java()
-            jars = get_kafka(java, report=self._report)
-            archive = [] if self._archive else archive_option(java, jars, _leave_archive, self._report)
-            self._java = [str(java), *archive, *JVM_OPTIONS, *self._jvm_options, "-cp", f"{jars}/*"]
+            jars = get_kafka(java, report=self._options.report)
+            archive = [] if self._options.archive else archive_option(java, jars, _leave_archive, self._options.report)
+            self._java = [str(java), *archive, *JVM_OPTIONS, *self._options.jvm_options, "-cp", f"{jars}/*"]
         return self._java
 
     @contextmanager
@@ -257,7 +235,7 @@ class EmbeddedKafka:
 
     def _check_ports(self, cluster: Cluster, brokers: Sequence[int]) -> None:
         for broker in brokers:
-            if broker in self._prefixes:
+            if broker in self._options.prefixes:
                 continue
             for port in taken_ports(cluster.ports_of(broker), cluster.host(broker)):
                 mend = ", or choose other ports" if port in cluster.ports else " (it is for the controller alone)"
@@ -277,81 +255,18 @@ class EmbeddedKafka:
             if broker in unformatted:
                 format_data(java, files, cluster, broker)
 
-    def _launch_and_wait(
-        self, java: Sequence[str], cluster: Cluster, brokers: Sequence[int], until: Sequence[int] = ()
-    ) -> None:
-        """Starts `brokers` and waits until those of `until` answer, or else all that run."""
-        launched: dict[int, ProcessId] = {}
-        try:
-            for broker in brokers:
-                launched[broker] = self._launch(java, broker)
-            awaited = until or [broker for broker in cluster.brokers if broker in launched or self._process(broker)]
-            self._wait_ready({broker: cluster.address(broker) for broker in awaited}, launched)
-        except BaseException:  # also an interrupt: what this start began must not stay behind half started
-            self._end(list(launched.values()), KILL_TIMEOUT_S)
-            raise
-
-    def _launch(self, java: Sequence[str], broker: int) -> ProcessId:
-        if self._attached:
-            self._guard.ensure()
-        files = self._files(broker)
-        command = [
-            *self._prefixes.get(broker, ()),
-            *java[:1],
-            f"-Xmx{self._heap_mb}m",
-            f"-Dlog4j2.configurationFile={files.log4j}",
-            f"-XX:ErrorFile={files.directory}/hs_err.log",
-            *([f"-XX:ArchiveClassesAtExit={self._archive}"] if self._archive else []),
-            *java[1:],
-            "kafka.Kafka",
-            str(files.properties),
-        ]
-        with files.console_log.open("wb") as console:
-            child = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=console, stderr=console, start_new_session=True
-            )
-        self._children.append(child)
-        process = write_pid_file(files.pid_file, child.pid)
-        if process is None:
-            raise self._died(broker)
-        self._launched[broker] = process
-        return process
-
-    def _wait_ready(self, addresses: Mapping[int, str], launched: Mapping[int, ProcessId]) -> None:
-        """Until every broker of `addresses` answers as a member; raises when one of `launched` dies or time is up."""
-        began = time.monotonic()
-        while True:
-            left = self._start_timeout_s - (time.monotonic() - began)
-            silent = addresses.keys() - answering_brokers(addresses, min(PROGRESS_S, max(left, 0.0)))
-            for broker, process in launched.items():
-                if not process.is_alive():
-                    raise self._died(broker)
-            if not silent:
-                return
-            if left <= 0:
-                raise EmbeddedKafkaError(
-                    f"broker {min(silent)} did not answer within {self._start_timeout_s:.0f} s: the machine may be too "
-                    f"busy, start again; {last_lines(self._files(min(silent)))}"
-                )
-            self._report(f"starting Apache Kafka: {len(addresses) - len(silent)} of {len(addresses)} brokers answer")
-
-    def _died(self, broker: int) -> EmbeddedKafkaError:
-        return EmbeddedKafkaError(f"broker {broker} ended while starting; {last_lines(self._files(broker))}")
-
     # ---- processes -----------------------------------------------------------------------------------------------
 
-    def _end(self, processes: list[ProcessId], timeout_s: float) -> None:
-        end_processes(processes, timeout_s)
-        self._reap()
-
-    def _reap(self) -> None:
-        self._children = [child for child in self._children if child.poll() is None]
+    def _awaited(self, cluster: Cluster, launched: Sequence[int]) -> dict[int, str]:
+        """Addresses of the brokers that run, and of those that are launched now."""
+        brokers = [broker for broker in cluster.brokers if broker in launched or self._process(broker)]
+        return {broker: cluster.address(broker) for broker in brokers}
 
     def _files(self, broker: int) -> BrokerFiles:
-        return broker_files(self._directory, broker)
+        return self._launcher.files(broker)
 
     def _process(self, broker: int) -> ProcessId | None:
-        return read_pid_file(self._files(broker).pid_file)
+        return self._launcher.process(broker)
 
     def _require_cluster(self) -> Cluster:
         cluster = load_cluster(self._directory)
@@ -369,7 +284,7 @@ class EmbeddedKafka:
 def _leave_archive(directory: Path, archive: Path) -> None:
     """Raises EmbeddedKafkaError unless the broker has ended by itself, and so has written all of it."""
     with EmbeddedKafka(directory, attached=True, archive=archive, report=_nothing) as kafka:
-        (broker,) = kafka._children
+        (broker,) = kafka._launcher.children
     if broker.returncode != ENDED_BY_SIGTERM or not archive.exists():
         raise EmbeddedKafkaError(f"the broker that was to leave {archive.name} ended with {broker.returncode}")
 
