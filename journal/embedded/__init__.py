@@ -1,1 +1,1 @@
-"""An Apache Kafka that this package downloads, starts and stops by itself."""
+"""An Apache Kafka for tests and trials: this package downloads it, and starts and stops its brokers."""

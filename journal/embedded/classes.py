@@ -1,8 +1,10 @@
-"""An archive of the classes that brokers load: Java maps them, instead of reading and checking them in the jars.
+"""An archive of the classes that brokers load. Java maps the archive into memory, instead of reading and checking the
+classes in the jars.
 
-It halves the time that a broker takes to start. Java writes one when a broker ends that was started for that (JEP 350,
-a dynamic archive), and takes one only with the very Java, jars and directory that it was made with: with anything else
-it starts without. So there is one for each of them in the cache, made once, and put there whole or not at all.
+The archive halves the time that a broker takes to start. Java writes one when a broker ends that was started for that
+purpose (JEP 350, a dynamic archive). Java uses it only with the same Java, jars and directory that it was made with,
+and starts without it otherwise. So the cache has one archive for each of these combinations. It is made once, and put
+into the cache whole or not at all.
 """
 
 from __future__ import annotations
@@ -26,10 +28,11 @@ _KAFKA = "kafka"
 
 
 def archive_option(java: Path, jars: Path, make: Callable[[Path, Path], None], report: Report) -> list[str]:
-    """The option of Java that names the archive of brokers with these jars; none where there can be no archive.
+    """The option of Java that names the archive for brokers with these jars; none where there can be no archive.
 
     `make(directory, archive)` runs a broker in a new directory, which leaves an archive, or raises EmbeddedKafkaError.
-    That is no reason not to start: it is said, and not tried again with this Java until the empty archive is removed.
+    Brokers start without an archive then: the error is reported, and no archive is tried again with this Java until the
+    empty archive is removed.
     """
     try:
         archive = jars.with_name(f"{jars.name}-classes-{_identity(java, jars)}.jsa")
@@ -38,13 +41,14 @@ def archive_option(java: Path, jars: Path, make: Callable[[Path, Path], None], r
                 if not archive.exists():
                     _make(archive, f"{jars.name}-classes.part-", make, report)
         size = archive.stat().st_size
-    except OSError:  # a cache that can only be read has what is needed to start
+    except OSError:  # a cache that is read-only has what is needed to start
         return []
     return [f"-XX:SharedArchiveFile={archive}"] if size else []
 
 
 def _make(archive: Path, prefix: str, make: Callable[[Path, Path], None], report: Report) -> None:
-    for leftover in archive.parent.glob(prefix + "*"):  # of one that was killed; the lock says it is not alive
+    # Left by a process that was killed: the lock says that it is not alive.
+    for leftover in archive.parent.glob(prefix + "*"):
         _remove(leftover)
     work = Path(tempfile.mkdtemp(prefix=prefix, dir=archive.parent))
     try:
@@ -59,21 +63,22 @@ def _make(archive: Path, prefix: str, make: Callable[[Path, Path], None], report
                 f"remove {archive} to have it tried again"
             )
             made.unlink(missing_ok=True)
-            made.touch()  # an empty one says that there is none
+            made.touch()  # an empty archive says that none can be made
         made.rename(archive)
     finally:
         shutil.rmtree(work)
 
 
 def _remove(leftover: Path) -> None:
-    """With its broker: the guard of whoever was killed finds none any more where there is no directory."""
+    """Removes a directory with its broker: the guard of a killed process would not find the broker once the directory
+    is gone."""
     brokers = kill_brokers(leftover / _KAFKA)
     wait_until(lambda: not any(broker.is_alive() for broker in brokers), KILL_TIMEOUT_S)
     shutil.rmtree(leftover)
 
 
 def _sync(path: Path) -> None:
-    """Java does not check what it maps: a machine that dies must not leave half of it."""
+    """Syncs a file, because Java does not check an archive: a machine that crashes must not leave half of it."""
     file = os.open(path, os.O_RDONLY)
     try:
         os.fsync(file)
@@ -82,7 +87,8 @@ def _sync(path: Path) -> None:
 
 
 def _identity(java: Path, jars: Path) -> str:
-    """Changes when another Java is installed in the same place, or the same jars are got again."""
+    """A name that changes when another Java is installed in the same place, or when the same jars are downloaded
+    again."""
     program = java.resolve()
     seen = program.stat()
     parts = [str(program), seen.st_mtime_ns, seen.st_size, str(jars), jars.stat().st_mtime_ns]

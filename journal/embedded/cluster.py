@@ -1,12 +1,12 @@
-"""Apache Kafka on this machine, for those who have none: KRaft brokers as child processes, on the loopback interface.
+"""Apache Kafka on this machine: KRaft brokers as processes on the loopback interface.
 
     with EmbeddedKafka(directory, brokers=3, attached=True) as kafka:
         kafka.bootstrap_servers            # "127.0.0.1:20001,127.0.0.1:20002,127.0.0.1:20003"
 
-A directory is one cluster: its id, ports and data survive restarts, and whoever opens the directory later, in any
-process, finds the running brokers again. Brokers outlive the process that started them, unless it asked for
-`attached=True`: then they end with it, however it ends. Leaving the block ends those that were started in it, and none
-that ran before. Every failure is an EmbeddedKafkaError that says what to do.
+A directory is one cluster. Its id, ports and data survive restarts, and any process that opens the directory later
+finds the running brokers. Brokers outlive the process that started them. With `attached=True` they end with it, however
+it ends. Leaving the block ends the brokers that were started in it, and none that ran before. Every failure is an
+EmbeddedKafkaError that says what to do.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ STATUS_TIMEOUT_S = 3.0
 
 
 def default_directory(environ: Mapping[str, str] = os.environ) -> Path:
-    """The user's own embedded Kafka: kafka-journal/kafka under the XDG data directory."""
+    """The user's own embedded Kafka: the directory kafka-journal/kafka under the XDG data directory."""
     return user_directory(DATA, "--dir or KAFKA_JOURNAL_KAFKA_DIR", environ) / "kafka"
 
 
@@ -63,11 +63,11 @@ class EmbeddedKafka:
     """The cluster of one directory.
 
     `brokers` and `ports` default to what the directory holds, else to one broker on a free port. `properties` are
-    broker properties on top of ours, of the brokers started from now on. `hosts` are the brokers' addresses, if not the
-    loopback interface. `prefixes` are commands, by broker, that run the one behind them in their own place by exec
-    (`nsenter`, `taskset`); an address that such a broker has is taken to be free. `jvm_options` come after ours.
-    `archive` is where a broker leaves an archive of its classes when it ends (see `embedded_classes`); without it they
-    all start with the one of the cache.
+    broker properties on top of ours, for brokers that are started from now on. `hosts` are the brokers' addresses, if
+    they are not on the loopback interface. `prefixes` are commands, by broker, that replace themselves by the broker's
+    process (`nsenter`, `taskset`); the ports of such a broker are not checked. `jvm_options` come after ours. `archive`
+    is the file in which a broker leaves an archive of its classes when it ends (see `classes`); without it, all brokers
+    start with the archive in the cache.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class EmbeddedKafka:
         return self._require_cluster().bootstrap_servers
 
     def start(self) -> str:
-        """Starts what does not run and waits until Kafka answers; gives the bootstrap servers. Blocks."""
+        """Starts the brokers that do not run and waits until Kafka answers; returns the bootstrap servers. Blocks."""
         java = self._java_command()
         with self._locked():
             cluster = self._settled_cluster()
@@ -119,13 +119,14 @@ class EmbeddedKafka:
             require_properties(self._directory, running, self._properties)
             if missing:
                 self._check_ports(cluster, missing)
-                save_cluster(self._directory, cluster)  # only now: what was refused is as it was
+                # Saved only now, so that a request that is refused changes nothing.
+                save_cluster(self._directory, cluster)
                 self._prepare(java, cluster, missing)
             self._launcher.launch_and_wait(java, missing, self._awaited(cluster, missing))
         return cluster.bootstrap_servers
 
     def stop(self) -> bool:
-        """Stops the directory's brokers, whoever started them; says whether any ran. Blocks."""
+        """Stops the directory's brokers, whoever started them; returns whether any ran. Blocks."""
         cluster = load_cluster(self._directory)
         if cluster is None:
             return False
@@ -136,7 +137,7 @@ class EmbeddedKafka:
         return bool(running)
 
     def status(self) -> KafkaStatus:
-        """What runs now; asks the brokers themselves. Blocks for a few seconds at most."""
+        """The state of each broker now, by asking the brokers themselves. Blocks for a few seconds at most."""
         cluster = load_cluster(self._directory)
         if cluster is None:
             return KafkaStatus(str(self._directory), None, None, ())
@@ -152,7 +153,7 @@ class EmbeddedKafka:
         return KafkaStatus(str(self._directory), cluster.cluster_id, cluster.bootstrap_servers, tuple(rows))
 
     def kill(self, broker: int) -> None:
-        """SIGKILL, as a crash would; gives when the process is gone."""
+        """Kills a broker by SIGKILL, as a crash would, and waits until its process is gone."""
         process = self._require_process(broker)
         process.send(signal.SIGKILL)
         if not wait_until(lambda: not process.is_alive(), KILL_TIMEOUT_S):
@@ -160,30 +161,32 @@ class EmbeddedKafka:
         self._launcher.reap()
 
     def pause(self, broker: int) -> None:
-        """SIGSTOP: the broker keeps its connections and says nothing. Gives when all of it stands still."""
+        """Stops a broker by SIGSTOP, and waits until all of its threads stand still. It keeps its connections and
+        answers nothing."""
         process = self._require_process(broker)
         process.send(signal.SIGSTOP)
         if not wait_until(process.is_stopped, KILL_TIMEOUT_S):
             raise EmbeddedKafkaError(f"broker {broker} (pid {process.pid}) does not stop: look at the machine")
 
     def resume(self, broker: int) -> None:
-        """SIGCONT, after `pause`."""
+        """Lets a paused broker go on, by SIGCONT."""
         self._require_process(broker).send(signal.SIGCONT)
 
     def broker_pid(self, broker: int) -> int | None:
-        """Its process, while there is one."""
+        """The pid of a broker; None while it does not run."""
         process = self._process(broker)
         return None if process is None else process.pid
 
     def stop_broker(self, broker: int) -> None:
-        """A clean stop of one broker, which hands over what it leads; nothing if it does not run. Blocks."""
+        """Stops one broker cleanly: it hands over the partitions that it leads. Does nothing if it does not run.
+        Blocks."""
         with self._locked():
             process = self._process(broker)
             if process is not None:
                 self._launcher.end([process])
 
     def start_broker(self, broker: int) -> None:
-        """Starts one broker of a cluster unless it runs, and waits until that one answers. Blocks."""
+        """Starts one broker of the cluster unless it runs, and waits until it answers. Blocks."""
         java = self._java_command()
         cluster = self._require_cluster()
         with self._locked():
@@ -205,7 +208,7 @@ class EmbeddedKafka:
     # ---- the parts of a start, in order --------------------------------------------------------------------------
 
     def _java_command(self) -> list[str]:
-        """The command line up to the class to run; looked for once."""
+        """The command line up to the class to run. Java and the jars are looked for once."""
         if self._java is None:
             java = find_java()
             jars = get_kafka(java, report=self._options.report)
@@ -215,7 +218,8 @@ class EmbeddedKafka:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """One start or stop of a directory at a time, across processes. What the disk refuses meanwhile is said too."""
+        """One start or stop of a directory at a time, across processes. Errors of the disk become
+        EmbeddedKafkaError."""
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
             with (self._directory / ".lock").open("w", encoding="utf-8") as lock:
@@ -226,7 +230,7 @@ class EmbeddedKafka:
             raise EmbeddedKafkaError(what) from error
 
     def _settled_cluster(self) -> Cluster:
-        """What the directory is to hold, not saved yet."""
+        """The cluster that the directory is to hold; it is not saved yet."""
         cluster = load_cluster(self._directory)
         if cluster is None:
             return make_cluster(self._brokers or 1, self._ports, self._hosts)
@@ -282,7 +286,8 @@ class EmbeddedKafka:
 
 
 def _leave_archive(directory: Path, archive: Path) -> None:
-    """Raises EmbeddedKafkaError unless the broker has ended by itself, and so has written all of it."""
+    """Runs a broker that leaves an archive. Raises EmbeddedKafkaError unless the broker has ended by itself, because
+    only then the archive is whole."""
     with EmbeddedKafka(directory, attached=True, archive=archive, report=_nothing) as kafka:
         (broker,) = kafka._launcher.children
     if broker.returncode != ENDED_BY_SIGTERM or not archive.exists():

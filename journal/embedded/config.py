@@ -1,6 +1,6 @@
-"""What the embedded Apache Kafka is configured to be: the cluster's description, broker properties, logging.
+"""The configuration of the embedded Apache Kafka: the cluster's description, broker properties, logging.
 
-Pure: values in, values and file contents out. `embedded` writes them and runs the brokers.
+Pure: functions take values, and return values or the contents of files.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ VOTERS_MAX = 3
 CLUSTER_FILE = "cluster.json"
 CLUSTER_FORMAT = 1
 
-# Fixed by how the processes are run; a caller who changes one of them would get brokers that we cannot find again.
+# These properties are fixed by how the brokers are run. With other values we could not find the brokers again.
 RESERVED_PROPERTIES = frozenset(
     {
         "process.roles",
@@ -40,7 +40,7 @@ RESERVED_PROPERTIES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What a directory holds, kept in its cluster.json. Brokers count from 1; a voter's controller has its own port.
+    """What a directory's cluster.json holds. Brokers count from 1; the controller of a voter has a port of its own.
 
     `hosts` are the brokers' addresses if they are not all on the loopback interface.
     """
@@ -62,18 +62,18 @@ class Cluster:
         return self.hosts[broker - 1] if self.hosts else HOST
 
     def address(self, broker: int) -> str:
-        """Host and port that clients use."""
+        """Host and port of a broker for clients."""
         return f"{self.host(broker)}:{self.ports[broker - 1]}"
 
     def controller_address(self, broker: int) -> str:
-        """Host and port that the other brokers use."""
+        """Host and port of a broker's controller for the other brokers."""
         return f"{self.host(broker)}:{self.controller_ports[broker - 1]}"
 
     def is_voter(self, broker: int) -> bool:
         return broker <= len(self.controller_ports)
 
     def ports_of(self, broker: int) -> tuple[int, ...]:
-        """Every port the broker's process listens on."""
+        """All ports that the broker's process listens on."""
         own = (self.ports[broker - 1],)
         return (*own, self.controller_ports[broker - 1]) if self.is_voter(broker) else own
 
@@ -82,7 +82,7 @@ class Cluster:
 
 
 def parse_cluster(text: str, path: Path) -> Cluster:
-    """Reads cluster.json. Raises EmbeddedKafkaError for anything else."""
+    """Reads cluster.json. Raises EmbeddedKafkaError if it is anything else."""
     try:
         found = json.loads(text)
         if found["format"] != CLUSTER_FORMAT:
@@ -102,14 +102,15 @@ def parse_cluster(text: str, path: Path) -> Cluster:
 
 
 def voter_count(brokers: int) -> int:
-    """How many brokers are controllers too. Two voters would need both alive, so two brokers have one."""
+    """Number of brokers that are controllers too. Two voters would both be needed, so two brokers have one voter."""
     return VOTERS_MAX if brokers >= VOTERS_MAX else 1
 
 
 def check_request(
     brokers: int, ports: Sequence[int] | None, properties: Mapping[str, str], hosts: Sequence[str] | None = None
 ) -> None:
-    """Raises EmbeddedKafkaError for an impossible number of brokers, ports, hosts, or a property that is ours."""
+    """Raises EmbeddedKafkaError for an impossible number of brokers, impossible ports or hosts, or a property that is
+    ours."""
     if not 1 <= brokers <= BROKERS_MAX:
         raise EmbeddedKafkaError(f"{brokers} brokers: between 1 and {BROKERS_MAX} are possible")
     if ports is not None:
@@ -128,13 +129,13 @@ def check_request(
 
 
 def own_properties(brokers: int) -> dict[str, str]:
-    """The settings that suit a journal on one machine; a caller's properties override them."""
+    """Broker settings that suit a journal on one machine. A caller's properties override them."""
     replication = min(3, brokers)
     return {
         "auto.create.topics.enable": "false",
         "unclean.leader.election.enable": "false",
         "default.replication.factor": str(replication),
-        # One broker may go without stopping writes, and no acknowledged record is on one broker alone.
+        # One broker may fail without stopping writes, and no acknowledged record is on one broker alone.
         "min.insync.replicas": str(max(1, replication - 1)),
         "offsets.topic.replication.factor": str(replication),
         "offsets.topic.num.partitions": "4",
@@ -146,7 +147,7 @@ def own_properties(brokers: int) -> dict[str, str]:
         "share.coordinator.state.topic.num.partitions": "1",
         "group.initial.rebalance.delay.ms": "0",
         "group.min.session.timeout.ms": "1000",
-        # Few threads: these brokers share the machine with everything that uses them.
+        # There are few threads, because these brokers share the machine with the programs that use them.
         "num.network.threads": "2",
         "num.io.threads": "4",
         "num.recovery.threads.per.data.dir": "2",
@@ -155,11 +156,12 @@ def own_properties(brokers: int) -> dict[str, str]:
         "log.cleaner.dedupe.buffer.size": str(32 * 1024 * 1024),
         "log.cleaner.backoff.ms": "5000",
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
-        # How long the end of a transaction waits for a broker that was cut off without a word. Nobody begins the next
-        # one of that id meanwhile.
+        # Time for which the end of a transaction waits for a broker that was cut off without a word. The transactional
+        # id can begin no other transaction meanwhile.
         "request.timeout.ms": "8000",
-        # A killed broker comes back only when the session of its last life has ended. A heartbeat's interval is also
-        # how long a broker waits for the controller's answer: too short on a busy machine, and it never registers.
+        # A killed broker comes back only when the session of its last process has ended. A heartbeat's interval is also
+        # the time for which a broker waits for the controller's answer; if that is too short on a busy machine, the
+        # broker never registers.
         "broker.session.timeout.ms": "3000",
         "broker.heartbeat.interval.ms": "500" if brokers == 1 else "1000",
         "controller.quorum.election.timeout.ms": "500" if brokers == 1 else "1000",
@@ -168,7 +170,7 @@ def own_properties(brokers: int) -> dict[str, str]:
 
 
 def broker_properties(cluster: Cluster, broker: int, data: Path, properties: Mapping[str, str]) -> dict[str, str]:
-    """All properties of one broker whose log directory is `data`."""
+    """All properties of one broker. `data` is its log directory."""
     listeners = [f"PLAINTEXT://{cluster.address(broker)}"]
     if cluster.is_voter(broker):
         listeners.append(f"CONTROLLER://{cluster.controller_address(broker)}")
@@ -189,7 +191,7 @@ def broker_properties(cluster: Cluster, broker: int, data: Path, properties: Map
 
 
 def render_properties(properties: Mapping[str, str]) -> str:
-    """A Java properties file; backslashes are the format's own escape, and files are read as Latin-1."""
+    """The text of a Java properties file. Backslashes are escaped, and the file is Latin-1, as the format wants."""
     lines = []
     for key, value in properties.items():
         escaped = "".join(_escape(char) for char in value.strip())
@@ -211,14 +213,15 @@ def _utf16_units(char: str) -> list[int]:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Reads the simple properties files that Kafka itself writes (meta.properties)."""
+    """Reads a simple properties file as Kafka writes it (meta.properties)."""
     lines = (line.strip() for line in text.splitlines())
     pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
 def render_log4j(log_file: Path) -> str:
-    """Broker logging: one file, rolled at 20 MB, three kept. Warnings of the start go there too."""
+    """The logging configuration of a broker: one file, rolled at 20 MB, with three kept. Warnings at the start go there
+    too."""
     return render_properties(
         {
             "status": "error",
@@ -235,7 +238,8 @@ def render_log4j(log_file: Path) -> str:
             "appender.file.layout.pattern": "%d %p %m (%c)%n",
             "rootLogger.level": "info",
             "rootLogger.appenderRef.file.ref": "file",
-            # One line for every state change of every partition says nothing that the others do not.
+            # This logger writes a line for every state change of every partition, which says nothing that others do
+            # not.
             "logger.state.name": "state.change.logger",
             "logger.state.level": "warn",
         }

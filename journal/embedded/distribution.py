@@ -1,8 +1,8 @@
-"""Gets Apache Kafka: the jars named in `jars.txt`, from the user's Maven or from the Ivy that PySpark carries.
+"""Gets Apache Kafka: the jars in `jars.txt`, through the user's Maven or the Ivy that PySpark carries.
 
-Resolving is left to those tools, with their own repositories and mirrors; this module pins what must come out: one
-sha256 for each jar. A jar set is put into the user's cache by one rename after every checksum has matched, so an
-interrupted download leaves nothing that a later start would take for whole.
+These tools resolve the jars, with their own repositories and mirrors. This module checks the result: it pins one sha256
+for each jar. A set of jars is put into the user's cache by one rename, after every checksum has matched. So a download
+that was interrupted leaves nothing that a later start could take for whole.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from journal.errors import EmbeddedKafkaError
 from journal.process.directories import CACHE, user_directory
 
 KAFKA_VERSION = "4.2.2"
-"""4.3.0, 4.3.1 and 4.4.0 lose transactions: a coordinator that meets a partition without a leader takes it for deleted,
-and writes no end of the transaction there (KAFKA-20734; docs/OPERATIONS.md)."""
+"""Kafka 4.3.0, 4.3.1 and 4.4.0 lose transactions: a coordinator that meets a partition without a leader takes it for
+deleted, and does not write the end of the transaction there (KAFKA-20734; docs/OPERATIONS.md)."""
 JARS_RESOURCE = "jars.txt"
 CACHE_VARIABLE = "KAFKA_JOURNAL_CACHE"
 DOWNLOAD_TIMEOUT_S = 1800.0
 MAVEN_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 
-STDERR = 2  # the descriptor: sys.stderr may be replaced by something that has none
+STDERR = 2  # the descriptor, because sys.stderr may be replaced by an object that has none
 
 Report = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Jar:
-    """One pinned jar."""
+    """One pinned jar: its Maven coordinates and its checksum."""
 
     group: str
     artifact: str
@@ -56,12 +56,12 @@ def report_to_stderr(line: str) -> None:
 
 
 def pinned_jars() -> tuple[Jar, ...]:
-    """The jar set that ships with the package."""
+    """The pinned jars that ship with the package."""
     return parse_jars(resources.files("journal.embedded").joinpath(JARS_RESOURCE).read_text(encoding="utf-8"))
 
 
 def parse_jars(text: str) -> tuple[Jar, ...]:
-    """Reads lines of `sha256 group:artifact:version`; blank lines and lines that begin with # say nothing."""
+    """Reads lines of `sha256 group:artifact:version`. Blank lines and lines that begin with # are ignored."""
     jars = []
     for line in text.splitlines():
         if line.strip() and not line.startswith("#"):
@@ -72,7 +72,7 @@ def parse_jars(text: str) -> tuple[Jar, ...]:
 
 
 def cache_directory(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where jar sets are kept: KAFKA_JOURNAL_CACHE, else kafka-journal under the XDG cache directory."""
+    """The directory for jars: KAFKA_JOURNAL_CACHE, else kafka-journal under the XDG cache directory."""
     own = environ.get(CACHE_VARIABLE)
     if own:
         return Path(own)
@@ -80,9 +80,9 @@ def cache_directory(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def get_kafka(java: Path, *, cache: Path | None = None, report: Report = report_to_stderr) -> Path:
-    """Gives the directory of Apache Kafka's jars, checked; downloads them first when the cache has none.
+    """The directory of Apache Kafka's jars, checked. They are downloaded first if the cache has none.
 
-    Raises EmbeddedKafkaError when they cannot be had, or are not the pinned ones.
+    Raises EmbeddedKafkaError if the jars cannot be downloaded, or are not the pinned ones.
     """
     cache = cache_directory() if cache is None else cache
     jars = pinned_jars()
@@ -122,7 +122,8 @@ def check_jars(directory: Path, jars: tuple[Jar, ...]) -> None:
 
 def _download_into(target: Path, jars: tuple[Jar, ...], java: Path, report: Report) -> None:
     prefix = target.name + ".part-"
-    for leftover in target.parent.glob(prefix + "*"):  # of a download that was killed; the lock says it is not alive
+    # Left by a download that was killed: the lock says that it is not alive.
+    for leftover in target.parent.glob(prefix + "*"):
         shutil.rmtree(leftover)
     partial = Path(tempfile.mkdtemp(prefix=prefix, dir=target.parent))
     try:
@@ -135,7 +136,7 @@ def _download_into(target: Path, jars: tuple[Jar, ...], java: Path, report: Repo
 
 
 def _run_resolver(work: Path, fetched: Path, jars: tuple[Jar, ...], java: Path, report: Report) -> None:
-    """Tries Maven, then Ivy; what each says goes to stderr as it says it."""
+    """Tries Maven, then Ivy; their output goes to stderr as it comes."""
     failures = []
     for name, command in (
         ("Maven", _maven_command(work, fetched, jars)),
@@ -184,7 +185,7 @@ def _ivy_command(work: Path, fetched: Path, jars: tuple[Jar, ...], java: Path) -
 
 
 def find_ivy() -> Path | None:
-    """The Ivy jar of an installed PySpark, without importing PySpark."""
+    """The Ivy jar of an installed PySpark; PySpark is not imported."""
     found = importlib.util.find_spec("pyspark")
     if found is None or found.origin is None:
         return None
@@ -192,7 +193,8 @@ def find_ivy() -> Path | None:
 
 
 def render_pom(jars: tuple[Jar, ...]) -> bytes:
-    """A Maven project that depends on exactly these jars; what they depend on is listed, so nothing is transitive."""
+    """A Maven project that depends on exactly these jars. What they depend on is in the list too, so nothing is
+    transitive."""
     project = ElementTree.Element("project", xmlns="http://maven.apache.org/POM/4.0.0")
     own = {"modelVersion": "4.0.0", "groupId": "kafka-journal", "artifactId": "embedded-kafka", "version": "1"}
     _add_texts(project, {**own, "packaging": "pom"})
@@ -206,7 +208,7 @@ def render_pom(jars: tuple[Jar, ...]) -> bytes:
 
 
 def render_ivy(jars: tuple[Jar, ...]) -> bytes:
-    """The same for Ivy."""
+    """A module file for Ivy that depends on exactly these jars."""
     module = ElementTree.Element("ivy-module", version="2.0")
     ElementTree.SubElement(module, "info", organisation="kafka-journal", module="embedded-kafka")
     dependencies = ElementTree.SubElement(module, "dependencies")

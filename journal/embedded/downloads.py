@@ -1,4 +1,4 @@
-"""Downloads into a place that the processes of a user share."""
+"""Downloads into a cache that the processes of a user share."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ _LOOK_S = 0.1
 
 @contextmanager
 def one_at_a_time(lock: Path, doing: str, report: Callable[[str], object], wait_s: float = 600.0) -> Iterator[None]:
-    """Held by one process at a time, and given up by one that dies; the next is told what is being done, and waits, for
-    `wait_s` at most: then it goes on, as whatever the other one waits for it will meet too.
+    """A lock for one download at a time, which is freed when its process dies. A process that finds it taken reports
+    what is `doing` and waits, for `wait_s` at most. After that it continues without the lock, because what delays the
+    holder will delay it too.
 
     Raises OSError for a file that cannot be written or locked.
     """

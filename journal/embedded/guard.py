@@ -1,7 +1,7 @@
-"""Ends the brokers of a directory when the process that started them is gone, however it went.
+"""Ends the brokers of a directory when the process that started them is gone, however it ended.
 
-Run as `python -m journal.embedded.guard DIRECTORY PARENT_PID PARENT_STARTED` in a session of its own. It watches
-the process, not the thread that started it (which is what the kernel's parent-death signal would watch).
+It runs as `python -m journal.embedded.guard DIRECTORY PARENT_PID PARENT_STARTED`, in a session of its own. It watches
+the process; the kernel's parent-death signal would watch the thread that started the broker.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from journal.embedded.process import ProcessId, read_pid_file, start_time
 
 POLL_S = 0.2
 END_TIMEOUT_S = 10.0
-SWEEPS = 5  # a broker started in the parent's last moment may have its pid file a moment later
+SWEEPS = 5  # the pid file of a broker that started in the parent's last moment may come a moment later
 
 
 class Guard:
-    """The guard process of this process's brokers in one directory."""
+    """The guard process for the brokers that this process starts in one directory."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._process: subprocess.Popen[bytes] | None = None
 
     def ensure(self) -> None:
-        """Starts it unless it runs."""
+        """Starts the guard unless it runs."""
         if self._process is not None and self._process.poll() is None:
             return
         started = start_time(os.getpid())
@@ -44,7 +44,7 @@ class Guard:
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
 
     def end(self) -> None:
-        """Ends it, because the brokers have ended."""
+        """Ends the guard, because its brokers have ended."""
         if self._process is not None:
             self._process.terminate()
             self._process.wait(END_TIMEOUT_S)
@@ -60,7 +60,7 @@ def watch(directory: Path, parent: ProcessId) -> None:
 
 
 def kill_brokers(directory: Path) -> list[ProcessId]:
-    """SIGKILL to every broker of a directory that runs; gives them."""
+    """Sends SIGKILL to every running broker of a directory; returns these."""
     found = [read_pid_file(path) for path in directory.glob("broker-*/broker.pid")]
     running = [process for process in found if process is not None]
     for process in running:

@@ -1,6 +1,7 @@
-"""Which Java runs the embedded Apache Kafka: JAVA_HOME's, without one that on PATH, and new enough.
+"""Finds the Java that runs the embedded Apache Kafka: that of JAVA_HOME, or else the one on PATH. It must be new
+enough.
 
-`make` looks at the same one before it builds anything.
+`make` checks for the same Java before it builds anything.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _VERSION = re.compile(r'version "(?P<first>\d+)(?:\.(?P<second>\d+))?')
 
 
 def find_java(environ: Mapping[str, str] = os.environ) -> Path:
-    """Gives the `java` to run. Raises EmbeddedKafkaError when there is none, or an old one."""
+    """The `java` to run. Raises EmbeddedKafkaError if there is none, or if it is too old."""
     java = _locate_java(environ)
     if java is None:
         raise EmbeddedKafkaError(f"no java on PATH: {_MEND}")
@@ -43,7 +44,7 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def parse_java_major(text: str) -> int | None:
-    """Reads the major version from what `java -version` prints; Java 8 and older call themselves 1.x."""
+    """The major version in the output of `java -version`; Java 8 and older call themselves 1.x."""
     found = _VERSION.search(text)
     if found is None:
         return None
@@ -52,7 +53,8 @@ def parse_java_major(text: str) -> int | None:
 
 
 def _locate_java(environ: Mapping[str, str]) -> Path | None:
-    """Raises EmbeddedKafkaError for a JAVA_HOME without a Java: who sets it does not mean another one."""
+    """The `java` of JAVA_HOME or PATH. Raises EmbeddedKafkaError if JAVA_HOME has none: a user who sets it wants no
+    other."""
     home = environ.get("JAVA_HOME")
     if home:
         java = Path(home) / "bin" / "java"

@@ -1,4 +1,4 @@
-"""Ports of the embedded Apache Kafka: free ones chosen once for a cluster's life, taken ones noticed before a start."""
+"""Ports of the embedded Apache Kafka. Free ports are chosen once for a cluster, and checked before each start."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from collections.abc import Iterable, Sequence
 from journal.embedded.config import HOST
 from journal.errors import EmbeddedKafkaError
 
-# Below the range that systems hand to outgoing connections: one of those must not sit on our port when we come back.
+# This range is below the one that systems use for outgoing connections, so that none of these takes a port of ours
+# while the brokers are stopped.
 PORT_RANGE = range(20000, 32000)
 TRIES_MAX = 1000
 
 
 def choose_free_ports(count: int, avoid: Iterable[int]) -> tuple[int, ...]:
-    """Ports that nobody listens on now; random, so that clusters made at the same time rarely meet."""
+    """Ports that nobody listens on now. They are random, so that clusters that are made at the same time rarely get the
+    same."""
     chosen: list[int] = []
     avoided = set(avoid)
     for port in random.sample(PORT_RANGE, TRIES_MAX):
@@ -31,7 +33,7 @@ def choose_free_ports(count: int, avoid: Iterable[int]) -> tuple[int, ...]:
 
 
 def taken_ports(ports: Sequence[int], host: str = HOST) -> list[int]:
-    """Those that cannot be listened on. Connections of an earlier broker that are still closing do not count."""
+    """Those of `ports` that cannot be listened on. Closing connections of an earlier broker do not count."""
     taken = []
     for port in ports:
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:

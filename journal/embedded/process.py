@@ -1,4 +1,4 @@
-"""Processes of the embedded Apache Kafka: found again through pid files, never confused with a reused pid."""
+"""Processes of the embedded Apache Kafka, found again by pid files. A reused pid is not taken for the old process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 @dataclass(frozen=True, slots=True)
 class ProcessId:
-    """A pid and when its process began: together they name one process of this machine, for ever."""
+    """A pid and the time when its process began. Together they name one process of this machine for ever."""
 
     pid: int
     started: str
@@ -27,16 +27,16 @@ class ProcessId:
         return start_time(self.pid) == self.started
 
     def is_stopped(self) -> bool:
-        """Whether it does nothing any more, after SIGSTOP.
+        """Whether all threads of the process stand still after SIGSTOP.
 
-        The thread that takes the signal stops the others when it runs next; on a busy machine these go on until then.
+        The thread that takes the signal stops the others when it runs next. On a busy machine they go on until then.
         """
         if _BOOT_ID.exists():
             return all(state in "Tt" for state in _thread_states(self.pid))
         return _ps("stat=", self.pid).startswith("T")
 
     def send(self, number: signal.Signals) -> bool:
-        """Sends the signal if this very process is alive; says whether it was."""
+        """Sends the signal if this very process is alive; returns whether it was."""
         if not self.is_alive():
             return False
         try:
@@ -47,7 +47,7 @@ class ProcessId:
 
 
 def start_time(pid: int) -> str | None:
-    """When the process began, as text to compare with; None when it is gone or only waits to be reaped."""
+    """The time when a process began, as a text to compare; None if it is gone or waits to be reaped."""
     if _BOOT_ID.exists():
         return _start_time_linux(pid)
     state, _, started = _ps("stat=,lstart=", pid).partition(" ")
@@ -62,12 +62,12 @@ def _ps(columns: str, pid: int) -> str:
 
 
 def _stat_linux(path: Path) -> list[str]:
-    """The fields behind the name; none of what is gone."""
+    """The fields behind the process's name; none if the process is gone."""
     try:
         stat = path.read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         return []
-    return stat[stat.rindex(")") + 2 :].split()  # the name before it may hold anything
+    return stat[stat.rindex(")") + 2 :].split()  # the name before these fields may hold any character
 
 
 def _thread_states(pid: int) -> list[str]:
@@ -80,13 +80,13 @@ def _start_time_linux(pid: int) -> str | None:
     if not fields:
         return None
     threads = int(fields[17])
-    if fields[0] in "ZX" and threads <= 1:  # while others of its threads end, its ports and files are not free yet
+    if fields[0] in "ZX" and threads <= 1:  # while other threads of it end, its ports and files are not free yet
         return None
     return f"{_BOOT_ID.read_text(encoding='ascii').strip()}/{fields[19]}"
 
 
 def write_pid_file(path: Path, pid: int) -> ProcessId | None:
-    """Records a process just started; None when it has died already."""
+    """Writes the pid file of a process that was just started; returns None if the process has died already."""
     started = start_time(pid)
     if started is None:
         return None
@@ -96,7 +96,7 @@ def write_pid_file(path: Path, pid: int) -> ProcessId | None:
 
 
 def read_pid_file(path: Path) -> ProcessId | None:
-    """The live process that the file names, if there is one; a file of a dead one is as good as none."""
+    """The live process that the file names; None if there is none, or if it is dead."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         process = ProcessId(int(found["pid"]), str(found["started"]))
@@ -106,7 +106,7 @@ def read_pid_file(path: Path) -> ProcessId | None:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """A reader finds the old content or the new, also after a crash."""
+    """Writes a file so that a reader finds either the old content or the new one, also after a crash."""
     partial = path.with_name(path.name + ".part")
     with partial.open("w", encoding="utf-8") as file:
         file.write(text)
@@ -116,7 +116,7 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
-    """Polls until the condition holds or the time is up; says whether it holds."""
+    """Polls until the condition holds or the time is up; returns whether it holds."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() >= deadline:
@@ -126,10 +126,10 @@ def wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
 
 
 def end_processes(processes: list[ProcessId], timeout_s: float) -> None:
-    """SIGTERM to all, and SIGKILL to those that are still there when the time is up."""
+    """Sends SIGTERM to all processes, and SIGKILL to those that are alive when the time is up."""
     for process in processes:
         process.send(signal.SIGTERM)
-        process.send(signal.SIGCONT)  # a paused one hears nothing until then
+        process.send(signal.SIGCONT)  # a paused process handles signals only when it continues
     if wait_until(lambda: not any(process.is_alive() for process in processes), timeout_s):
         return
     for process in processes:

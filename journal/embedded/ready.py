@@ -1,7 +1,7 @@
-"""Whether brokers answer: each is asked over the network, at its own port.
+"""Checks whether brokers answer: each is asked over the network, at its own port.
 
-A broker opens that port only when the controller has registered this incarnation of it, so what it says about itself
-is about now; what the others say about it may still be about the process that was killed before it.
+A broker opens that port only when the controller has registered this start of it. So what it says about itself is about
+now. What other brokers say about it may still be about its process that was killed before.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 POLL_S = 0.05
-# Starting brokers refuse connections: try again at once, and do not log each refusal.
+# Brokers that start refuse connections. Clients try again at once, and do not log each refusal.
 CLIENT_PROPERTIES = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100, "log_level": 0}
 
 
 def answering_brokers(addresses: Mapping[int, str], timeout_s: float) -> frozenset[int]:
-    """Of brokers by number and address, those that say they are members, as soon as all do or when the time is up."""
+    """The brokers that say that they are members. It returns when all of `addresses` (by broker number) do, or when the
+    time is up."""
     if not addresses:
         return frozenset()
     with ThreadPoolExecutor(len(addresses)) as pool:
@@ -35,7 +36,7 @@ def _answers(broker: int, address: str, timeout_s: float) -> bool:
             if broker in admin.list_topics(timeout=max(deadline - time.monotonic(), POLL_S)).brokers:
                 return True
         except KafkaException:
-            pass  # it refuses, or says nothing yet
+            pass  # the broker refuses the connection, or does not answer yet
         if time.monotonic() >= deadline:
             return False
         time.sleep(POLL_S)

@@ -1,4 +1,4 @@
-"""What the embedded Apache Kafka says of itself."""
+"""The state of the embedded Apache Kafka and of its brokers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class BrokerStatus:
-    """One broker: `stopped`, `running` (a member of the cluster that answers) or `unresponsive` (a process only)."""
+    """One broker. It is `stopped`, `running` (a member of the cluster that answers) or `unresponsive` (only a
+    process)."""
 
     broker: int
     state: str

@@ -1,4 +1,4 @@
-"""A broker's directory: formatted once by Kafka's own tool, checked at every start, never emptied by us.
+"""A broker's directory. Kafka's own tool formats it once, each start checks it, and we never empty it.
 
     DIRECTORY/cluster.json                 cluster id and ports
     DIRECTORY/broker-N/data                Kafka's log directory
@@ -6,7 +6,8 @@
     DIRECTORY/broker-N/broker.pid          the process, while there is one
     DIRECTORY/broker-N/server.log          what the broker logs; console.log is what its JVM says
 
-Formatting happens beside `data` and ends in a rename, so that an interrupted one is done again by the next start.
+A directory is formatted beside `data` and then renamed, so that the next start repeats a formatting that was
+interrupted.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ LAST_LINES = 12
 
 @dataclass(frozen=True, slots=True)
 class BrokerFiles:
-    """Where one broker keeps what."""
+    """The files of one broker."""
 
     directory: Path
 
@@ -73,7 +74,8 @@ def broker_files(directory: Path, broker: int) -> BrokerFiles:
 
 
 def load_cluster(directory: Path) -> Cluster | None:
-    """The cluster that lives in the directory; None when nothing lives there. Raises when something else does."""
+    """The cluster in the directory; None if the directory is empty. Raises EmbeddedKafkaError if it holds anything
+    else."""
     path = directory / CLUSTER_FILE
     try:
         return parse_cluster(path.read_text(encoding="utf-8"), path)
@@ -93,7 +95,7 @@ def save_cluster(directory: Path, cluster: Cluster) -> None:
 
 
 def make_cluster(brokers: int, ports: Sequence[int] | None, hosts: Sequence[str] | None = None) -> Cluster:
-    """A new cluster, on these ports or on free ones."""
+    """A new cluster on these ports, or on free ones."""
     own = tuple(ports) if ports else choose_free_ports(brokers, ())
     return Cluster(new_cluster_id(), own, choose_free_ports(voter_count(brokers), own), tuple(hosts or ()))
 
@@ -107,7 +109,8 @@ def settle_cluster(
     *,
     running: bool,
 ) -> Cluster:
-    """The cluster of the directory with the addresses now asked for. Raises when it cannot be what was asked for."""
+    """The cluster of the directory, with the addresses that are now asked for. Raises EmbeddedKafkaError if it cannot
+    have what was asked for."""
     if brokers is not None and brokers != len(cluster.ports):
         raise EmbeddedKafkaError(
             f"{directory} holds {len(cluster.ports)} broker(s), {brokers} were asked for: "
@@ -126,7 +129,7 @@ def settle_cluster(
 
 
 def new_cluster_id() -> str:
-    """22 characters, as Kafka's tool makes them; none begins with a dash, which would read as an option."""
+    """A new id of 22 characters, as Kafka's tool makes it. It begins with no dash, which would read as an option."""
     while True:
         made = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode("ascii").rstrip("=")
         if not made.startswith("-"):
@@ -134,7 +137,8 @@ def new_cluster_id() -> str:
 
 
 def check_formatted(files: BrokerFiles, cluster: Cluster, broker: int) -> bool:
-    """Whether the broker's data directory is formatted, for this cluster; raises when it is neither that nor unused."""
+    """Whether the broker's data directory is formatted for this cluster. Raises EmbeddedKafkaError if it is neither
+    that nor unused."""
     meta = files.data / "meta.properties"
     what = f"remove {files.data} (its records are lost), or use another directory"
     try:
@@ -153,7 +157,7 @@ def check_formatted(files: BrokerFiles, cluster: Cluster, broker: int) -> bool:
 
 
 def write_configuration(files: BrokerFiles, cluster: Cluster, broker: int, properties: Mapping[str, str]) -> None:
-    """Writes what the broker's JVM reads when it starts."""
+    """Writes the files that the broker reads when it starts."""
     files.directory.mkdir(parents=True, exist_ok=True)
     own = broker_properties(cluster, broker, files.data, properties)
     files.properties.write_text(render_properties(own), encoding="ascii")
@@ -161,7 +165,7 @@ def write_configuration(files: BrokerFiles, cluster: Cluster, broker: int, prope
 
 
 def require_properties(directory: Path, running: Sequence[BrokerFiles], properties: Mapping[str, str]) -> None:
-    """Raises EmbeddedKafkaError if a broker that runs was started without one of these."""
+    """Raises EmbeddedKafkaError if a running broker was started without one of these properties."""
     asked = set(render_properties(properties).splitlines())
     for files in running:
         if lacking := sorted(asked - set(files.properties.read_text(encoding="ascii").splitlines())):
@@ -171,7 +175,8 @@ def require_properties(directory: Path, running: Sequence[BrokerFiles], properti
 
 
 def format_data(java: Sequence[str], files: BrokerFiles, cluster: Cluster, broker: int) -> None:
-    """Makes the broker's data directory with Kafka's storage tool; `java` is the command up to the class to run."""
+    """Formats the broker's data directory with Kafka's storage tool; `java` is the command line up to the class to
+    run."""
     making = files.directory / "data.formatting"
     if making.exists():
         shutil.rmtree(making)
@@ -196,13 +201,13 @@ def format_data(java: Sequence[str], files: BrokerFiles, cluster: Cluster, broke
         said = "\n".join((done.stdout + done.stderr).splitlines()[-LAST_LINES:])
         raise EmbeddedKafkaError(f"Kafka's storage tool could not format {files.data}; it said:\n{said}")
     if files.data.exists():
-        files.data.rmdir()  # empty, as check_formatted has seen
+        files.data.rmdir()  # it is empty, as check_formatted has seen
     making.rename(files.data)
     settings.unlink()
 
 
 def last_lines(files: BrokerFiles) -> str:
-    """What the broker said last, for an error message."""
+    """The last lines that the broker logged, for an error message."""
     for path in (files.console_log, files.server_log):
         try:
             lines = path.read_text(encoding="utf-8", errors="replace").splitlines()

@@ -1,11 +1,11 @@
-"""`LocalJournal`: a journal kept in a local RocksDB instead of Kafka, for tests and for a single machine.
+"""`LocalJournal`: a journal that is kept in a local RocksDB instead of Kafka, for tests and for a single machine.
 
     with LocalJournal(directory) as journal:
         journal.activate(loader)
         journal.add(journal.new_id(), kind=45, data=b"...").wait()
 
-Appends, completions, epochs, transactions and loads are those of `Journal`; a completion is done when its group is
-synced to this machine's disk. One process at a time has the directory. Whoever loses the disk loses the journal.
+Appends, completions, epochs, transactions and loads are those of `Journal`. A completion is done when its group is
+synced to this machine's disk. One process at a time has the directory. If the disk is lost, the journal is lost.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _REQUEST_S = 15.0
 
 
 def _sync_entries(made: Sequence[Path]) -> None:
-    """Directories made just now are to be found again after a power cut."""
+    """Syncs the parents of directories that were just made, so that a power cut does not lose them."""
     try:
         for path in made:
             descriptor = os.open(path.parent, os.O_RDONLY)
@@ -71,7 +71,9 @@ def _sync_entries(made: Sequence[Path]) -> None:
 
 
 class LocalJournal(Appends):
-    """A journal in a directory. Its lifecycle blocks; completions can be waited for, awaited, or called back."""
+    """A journal in a directory. Its lifecycle methods block; completions can be waited for, awaited, or called back. It
+    has many attributes, because it keeps its arguments until `start` and `activate` use them, and then the parts that
+    these make."""
 
     def __init__(
         self,
@@ -84,10 +86,10 @@ class LocalJournal(Appends):
         on_critical: Callable[[JournalError], None] | None = None,
         progress: Progress = no_progress,
     ) -> None:
-        """`shards` is fixed when the directory is first used (8 unless given).
+        """`shards` is fixed when the directory is first used; the default is 8.
 
-        An append that finds the queue full waits `room_timeout_ms` before it raises FullError: 0 for callers that must
-        not block, as in an event loop. `on_critical` is called once if the disk fails, from the journal's thread.
+        An append that finds the queue full waits `room_timeout_ms` before it raises FullError. Callers that must not
+        block, as in an event loop, set 0. `on_critical` is called once if the disk fails, from the journal's thread.
         """
         if shards is not None and not 1 <= shards <= VIRTUAL_SHARDS:
             raise ConfigError(f"shards: {shards} is not in 1 to {VIRTUAL_SHARDS}")
@@ -100,7 +102,7 @@ class LocalJournal(Appends):
         self._room_wait_s = room_timeout_ms / 1000
         self._on_critical = on_critical
         self._progress = progress
-        # nobody else can write, so that no heartbeat has to prove it
+        # No other process can write, so no heartbeat has to prove that none does.
         self._timing = Timing(time.monotonic, time.sleep, _REQUEST_S, _REQUEST_S, math.inf)
         self._store: RocksStore | None = None
         self._identity: Identity | None = None
@@ -108,7 +110,7 @@ class LocalJournal(Appends):
         self._lookup: LocalLookup | None = None
         self._thread: threading.Thread | None = None
         self._activating = threading.Lock()
-        """Held by an activation, and by `close`: whoever has it owns the store."""
+        """Held by an activation and by `close`. Its holder owns the store."""
         self._activating_in: threading.Thread | None = None
         self._closing = False
         self._closed = False
@@ -124,7 +126,7 @@ class LocalJournal(Appends):
 
     @property
     def current(self) -> bool:
-        """Whether what was loaded may be handed out: it is active, and nobody else can be."""
+        """Whether loaded state may be handed out: the journal is active, and no other process can be."""
         return self._core is not None and self._core.current
 
     @property
@@ -135,7 +137,8 @@ class LocalJournal(Appends):
         return self._identity.shards
 
     def start(self) -> None:
-        """Open the directory, or make it. Raises LocalStorageError if another process has it, ConfigError."""
+        """Open the directory, or make it. Raises LocalStorageError if another process has it, and ConfigError for other
+        shards."""
         if self._core is not None or self._closed:
             raise self._refusal()
         absent = [path for path in (self._directory, *self._directory.parents) if not path.exists()]
@@ -153,7 +156,7 @@ class LocalJournal(Appends):
         self._core.become(JournalState.STARTED)
 
     def _identity_in(self, store: RocksStore) -> Identity:
-        """What the directory says it is, written now if it is new."""
+        """The identity that the directory holds; a new directory gets one now."""
         row = store.named(_IDENTITY)
         if row is None:
             if next(iter(store.scan(b"")), None) is not None:
@@ -176,9 +179,8 @@ class LocalJournal(Appends):
         return identity
 
     def activate(self, loader: Loader | None = None) -> ActivationReport:
-        """Begin the next epoch; `loader` is told the state. Raises OutcomeUnknownError if the disk fails, or what
-        `loader` raises; then it may be called again.
-        """
+        """Begin the next epoch, and tell the state to `loader`. Raises OutcomeUnknownError if the disk fails, or the
+        error of `loader`; then it may be called again."""
         core, store, identity = self._core, self._store, self._identity
         if core is None or store is None or identity is None:
             raise self._refusal(": start it first")
@@ -212,10 +214,10 @@ class LocalJournal(Appends):
     def _activated(
         self, store: RocksStore, identity: Identity, loader: Loader
     ) -> tuple[LocalWriter, Activated, ActivationReport]:
-        """The marker first: what it drops is not loaded."""
+        """Begin an epoch and load. The marker comes first, so that what it drops is not loaded."""
         clock = self._timing.clock
         began = clock()
-        store.named(_IDENTITY)  # opens it again if it has failed
+        store.named(_IDENTITY)  # opens the store again if it has failed
         epoch = max(mark.epoch for mark in marks_of(store, identity.shards).values()) + 1
         claim = Claim(epoch, self._node, os.urandom(16))
         writer = LocalWriter(store, identity, claim, self._limits, wall_ms=wall_ms)
@@ -254,14 +256,15 @@ class LocalJournal(Appends):
     def take_in(
         self, operations: Sequence[AnyOperation], consumed: Consumed, beside: Sequence[Sent] = ()
     ) -> Completion:
-        """Raises StateError: no offsets of Kafka are committed with what a local directory gets."""
+        """Refuse to commit offsets: a local directory cannot commit offsets of Kafka with its records. Raises
+        StateError."""
         raise StateError("a journal in a local directory takes in no records of Kafka")
 
     def close(self) -> None:
-        """Write what was accepted, and let the directory go.
+        """Write what was accepted, and give the directory up.
 
-        An activation that is under way ends first, with ClosedError, with its next chunk of records or when the loader
-        returns; raises StateError if it is the activation that calls this, in a callback.
+        An activation that is under way ends first, with ClosedError: at its next chunk of records, or when the loader
+        returns. Raises StateError if that activation itself calls this, in a callback.
         """
         require_no_callback("close the journal")
         self._closing = True

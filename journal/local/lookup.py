@@ -1,4 +1,4 @@
-"""Records of a journal that is kept in a local RocksDB, read back while its writer writes."""
+"""Reads records of a journal in a local RocksDB while its writer writes."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class LocalLookup:
             self._require_open()
             try:
                 row = self._store.get(record_key(record_id))
-            except Exception as error:  # rocksdict raises it for everything that RocksDB says
+            except Exception as error:  # rocksdict raises bare exceptions for all errors of RocksDB
                 raise LocalStorageError(f"cannot read record {record_id}: {error}") from error
         return None if row is None else Record.FromString(row).data
 
     def read_at(self, record_id: int, offsets: tuple[int, int], timeout_s: float) -> bytes | None:
-        """The same: there is no WAL, and what has offsets is in the store."""
+        """The data of a record. The offsets are not needed: there is no WAL, and all records are in the store."""
         return self.read(record_id)
 
     def applied(self, shard: int) -> int:

@@ -1,7 +1,7 @@
-"""The writer of a journal that is kept in a local RocksDB: a group is folded into rows at once, and they are one batch.
+"""The writer of a journal in a local RocksDB. It folds each group into rows at once, and writes them as one batch.
 
 The batch, synced to disk, is the group's commit: all of its operations in all shards and the marks that cover them, or
-nothing. There is no WAL; a shard's frames are numbered and take offsets as if there were one, so that positions, marks
+nothing. There is no WAL. A shard's frames are numbered and have offsets as if there were one, so that positions, marks
 and epochs mean what they mean in Kafka.
 """
 
@@ -23,13 +23,13 @@ from journal.wire.keys import mark_key
 
 
 def marks_of(store: RocksStore, shards: int) -> dict[int, Mark]:
-    """The mark of every shard; one that stands before the first frame where there is none."""
+    """The mark of every shard; a shard without one gets the mark before the first frame."""
     rows = {shard: store.get(mark_key(shard)) for shard in range(shards)}
     return {shard: Mark.FromString(row) if row else Mark(shard=shard, offset=-1) for shard, row in rows.items()}
 
 
 class LocalWriter:
-    """The store's only writer, in an epoch of its own. Used by one thread; `applied` by any."""
+    """The store's only writer, in an epoch of its own. One thread uses it; any thread may call `applied`."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class LocalWriter:
         *,
         wall_ms: Callable[[], float],
     ) -> None:
-        """Begin the claim's epoch with a marker in every shard. Raises OutcomeUnknownError if that is not certain."""
+        """Begin the claim's epoch with a marker in every shard. Raises OutcomeUnknownError if that may have failed."""
         marks = marks_of(store, identity.shards)
         row_bytes_max = limits.updates_row_bytes_max
         self.claim = claim
@@ -49,7 +49,7 @@ class LocalWriter:
             tuple(mark.number for mark in marks.values()), max(mark.group for mark in marks.values())
         )
         self.committed_at = Moment.now()
-        """When the last successful commit began."""
+        """The moment at which the last successful commit began."""
         self._store = store
         self._identity = identity
         self._wall_ms = wall_ms
@@ -62,7 +62,8 @@ class LocalWriter:
         self.write(markers)
 
     def write(self, group: Group, joining: Joining = nothing_joins) -> None:
-        """Commit a group and tell its completion; raises what it told. Nothing joins: a batch waits for nobody."""
+        """Commit a group and settle its completion; raises the error that the completion got. Nothing joins a group: a
+        batch does not wait for others."""
         began = Moment.now()
         numbers = group.seal(self._origin, self.numbers)
         try:
@@ -70,15 +71,16 @@ class LocalWriter:
             touched = [self._folds[shard] for shard in offsets]
             changes = [fold.changes() for fold in touched]
         except Exception as error:
-            # rocksdict raises it when a row cannot be read, and then nothing was written; raised again, so that the
-            # journal steps down, but told first: nobody may wait for the group for ever
+            # rocksdict raises a bare exception when a row cannot be read, and then nothing was written. The completion
+            # gets its error first, so that nobody waits for it for ever. Then the error is raised, so that the journal
+            # steps down.
             failed = LocalStorageError(f"a group could not be folded: {error}")
             group.completion.resolve(error if isinstance(error, JournalError) else failed)
             raise
         try:
             self._store.write(chain.from_iterable(changes), {}, synced=True)
         except Exception as error:
-            # whatever it is: the group may be in RocksDB's log all the same, and the next open shows it, or not
+            # Whatever the error is, the group may be in RocksDB's log. The next open shows whether it is.
             unknown = OutcomeUnknownError(f"a group may not be on disk: {error}")
             group.completion.resolve(unknown)
             raise unknown from error
@@ -96,10 +98,10 @@ class LocalWriter:
         return self._applied[shard]
 
     def close(self) -> None:
-        """Nothing is open: the store is the journal's."""
+        """Does nothing: the store belongs to the journal."""
 
     def _fold(self, group: Group) -> dict[int, tuple[int, int]]:
-        """Apply a sealed group's frames; the first and last offset that they take in each shard."""
+        """Apply a sealed group's frames; returns the first and last offset that they take in each shard."""
         uuid, shards, timestamp = self._identity.journal, self._identity.shards, int(self._wall_ms())
         offsets: dict[int, tuple[int, int]] = {}
         for record in group.records(""):

@@ -1,1 +1,1 @@
-"""What operators do to topics: trims, repairs and skips."""
+"""What operators do to a journal's topics: trims, repairs, and why a shard has stopped."""

@@ -1,8 +1,8 @@
-"""`repair control`: identity and epoch of a journal written anew, as its WAL and tables have them.
+"""`repair control`: writes a journal's identity and epoch anew, from its WAL and tables.
 
-For control rows that were lost, or that nobody can read (what those said is lost too), and for a WAL that lost the
-newest epoch's marker: the row that is written has no nonce, so whoever is active is fenced, and the next activation
-takes the epoch behind it and expects no marker of it.
+It is for control rows that were lost or cannot be read, and for a WAL that lost the newest epoch's marker. The epoch
+row that it writes has no nonce. So the active node is fenced, and the next activation takes the epoch behind it and
+expects no marker of it.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ _NODE = "repair control"
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What WAL and tables say of the journal."""
+    """What the WAL and the tables say of the journal."""
 
     uuid: bytes
     shards: int
     epochs: Sequence[int]
-    """The newest of each shard."""
+    """The newest epoch of each shard."""
 
 
 @dataclass(frozen=True, slots=True)
 class ControlRepair:
-    """What is there, and what is to be written."""
+    """The evidence that was found, and the rows to be written."""
 
     found: ControlRows
     identity: Identity
@@ -50,12 +50,12 @@ class ControlRepair:
 
 
 class ControlRepairer:
-    """One repair: `plan`, then, if it is agreed to, `write`."""
+    """One repair: call `plan`, and then `write` if the plan is agreed to."""
 
     def __init__(
         self, kafka: Kafka, settings: JournalSettings, *, clock: Clock, wall_ms: Clock, uuid: bytes = b""
     ) -> None:
-        """`uuid` is the journal's, for a WAL that has no frame left to say it."""
+        """`uuid` is the journal's. It is needed if the WAL has no frame left that tells it."""
         self._kafka = kafka
         self._settings = settings
         self._clock = clock
@@ -64,8 +64,9 @@ class ControlRepairer:
         self._timeout_s = settings.request_timeout_ms / 1000
 
     def plan(self) -> ControlRepair:
-        """Look, and write nothing (but make the control topic, if it is gone). Raises RepairError if nothing is to be
-        mended, or nothing says what the journal was, and TopicError for topics that do not fit together."""
+        """Read the topics and make a plan. It writes nothing, but makes the control topic if that is gone. Raises
+        RepairError if there is nothing to mend, or if nothing tells what the journal was, and TopicError for topics
+        that do not fit together."""
         evidence = self._evidence()
         rows = prove_control(self._kafka, self._settings.journal, self._clock, self._timeout_s, repairing=True)
         identity = rows.identity
@@ -90,10 +91,10 @@ class ControlRepairer:
         return ControlRepair(rows, identity, max(counter.epoch, *epochs))
 
     def write(self, agreed: ControlRepair) -> None:
-        """Fence whoever is active, look again, and write the rows in one transaction. Killed before its commit it has
-        written nothing.
+        """Fence the active node, read again, and write the rows in one transaction. If it is killed before the commit,
+        nothing has been written.
 
-        Raises RepairError if something else is to be written by then, OperatingError if it is not known to be written.
+        Raises RepairError if the plan is another one by then, OperatingError if the rows are not known to be written.
         """
         until = self._clock() + self._timeout_s
         while True:
@@ -122,7 +123,7 @@ class ControlRepairer:
                 *(control_row(name, key, None) for key in agreed.found.unreadable),
                 control_row(name, IDENTITY_KEY, agreed.identity),
                 control_row(name, EPOCH_KEY, counter),
-                control_row(name, RELEASED_KEY, released),  # nobody waits for that epoch's node to be silent
+                control_row(name, RELEASED_KEY, released),  # nobody waits until that epoch's node is silent
             ]
             producer.send(rows, self._timeout_s)
             producer.commit_transaction(self._timeout_s)
@@ -151,7 +152,7 @@ class ControlRepairer:
         return Evidence(uuid, shards, [max(tail.epoch, newest[n].mark.epoch) for n, tail in enumerate(tails)])
 
     def _uuid_of(self, shards: int) -> bytes:
-        """The journal of the WAL's first frames."""
+        """The uuid in the first frames of the WAL's shards."""
         found = {uuid for shard in range(shards) if (uuid := self._first_uuid(shard))}
         said = ", ".join(sorted(uuid.hex() for uuid in found))
         wal = wal_topic(self._settings.journal)
@@ -167,7 +168,7 @@ class ControlRepairer:
         return self._uuid or found.pop()
 
     def _first_uuid(self, shard: int) -> bytes:
-        """That of a shard's first frame; empty if it has none."""
+        """The uuid in a shard's first frame; empty if the shard has none."""
         with closing(self._kafka.reader(wal_topic(self._settings.journal), wait_ms=LOOK_MS)) as reader:
             start, end = reader.start_and_end(shard, self._timeout_s)
             until = self._clock() + self._timeout_s
@@ -183,7 +184,7 @@ class ControlRepairer:
 
 
 def _agreed(repair: ControlRepair) -> tuple[object, ...]:
-    """What somebody agrees to."""
+    """The parts of a plan that the operator agrees to."""
     return repair.identity.journal, repair.epoch, repair.found.unreadable.keys()
 
 

@@ -1,4 +1,4 @@
-"""What checking a shard reads of it: its committed WAL, the rows up to its newest mark, and what no mark follows."""
+"""Reads a shard to check it: its committed WAL, the rows up to its newest mark, and rows behind it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PROGRESS_RECORDS = 256
 
 
 class ShardReading:
-    """Reads shards of one journal, each from its start. `progress` is told the step, how far it is, of how much."""
+    """Reads shards of one journal, each from its start. `progress` is told the step, the work done, and all of it."""
 
     def __init__(
         self,
@@ -45,7 +45,8 @@ class ShardReading:
             reader.close()
 
     def wal(self, shard: int) -> Iterator[tuple[int, int, bytes | None, bytes | None]]:
-        """The committed WAL of a shard, from its start to its end as of now: offset, timestamp, key, value."""
+        """The committed records of a shard's WAL, from its start to its end as of now: offset, timestamp, key,
+        value."""
         reader = self._kafka.reader(self._wal_topic)
         try:
             start, end = reader.start_and_end(shard, self._timeout_s)
@@ -55,10 +56,10 @@ class ShardReading:
             reader.close()
 
     def table(self, shard: int, found: list[FoundMark]) -> Iterator[tuple[bytes, bytes | None]]:
-        """A shard's rows up to its newest mark, which goes to the end of `found`.
+        """A shard's rows up to its newest mark. The mark is appended to `found` at the end.
 
-        The rows behind an older mark of a compacted topic describe no state: if reading took longer than compaction
-        lets a row live, it goes on to a newer mark.
+        In a compacted topic the rows up to an older mark are no state. If reading took longer than compaction lets a
+        row live, it goes on to a newer mark.
         """
         reader = self._kafka.reader(self._table_topic)
         try:
@@ -76,7 +77,7 @@ class ShardReading:
             reader.close()
 
     def strays(self, found: FoundMark, shard: int) -> Iterator[LogRecord]:
-        """Committed rows that no mark follows: a worker writes none."""
+        """Committed rows that no mark follows. Workers write no such rows."""
         reader = self._kafka.reader(self._table_topic)
         try:
             start, _ = reader.start_and_end(shard, self._timeout_s)

@@ -1,7 +1,7 @@
 """Why a shard does not move: the first WAL record behind its mark that a worker cannot apply.
 
-Tells without a worker what the worker would meet: the records behind the mark are decoded and folded over it until one
-is refused, or a whole group has passed, after which there is a checkpoint to be made and nothing to mend.
+It finds without a worker what a worker would meet. It decodes the records behind the mark and folds them, until one is
+refused or a whole group has passed. After a whole group a worker can make a checkpoint, so there is nothing to mend.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from journal.wire.frames import decode_frame
 
 
 class Stop(NamedTuple):
-    """Where a shard stops and why; `record` and `frame` are None for offsets that are gone or damaged, or what is no
-    frame."""
+    """The record at which a shard stops, and why. `record` is None for an offset that is gone or damaged; `frame` is
+    None for a record that is no frame."""
 
     offset: int
     reason: str
@@ -30,15 +30,15 @@ class Stop(NamedTuple):
 
 
 class Ahead(NamedTuple):
-    """What lies behind a shard's mark: its first record's timestamp (ms, 0: no record), and the stop, if there is one
-    before the next checkpoint."""
+    """What lies behind a shard's mark: the first record's timestamp (ms; 0 if there is no record), and the stop if
+    there is one before the next checkpoint."""
 
     since: int
     stop: Stop | None
 
 
 class _NoRows:
-    """Rows that do not matter: whether a frame may be applied depends on the mark alone."""
+    """A base without rows: whether a frame may be applied depends on the mark alone."""
 
     def get(self, key: bytes) -> bytes | None:
         return None
@@ -50,7 +50,7 @@ class _NoRows:
 def look_ahead(
     kafka: Kafka, identity: Identity, mark: Mark, skips: Collection[int], *, clock: Clock, timeout_s: float
 ) -> Ahead:
-    """What a worker would meet behind `mark`; it would pass over the offsets in `skips`."""
+    """What a worker would meet behind `mark`. It would pass over the offsets in `skips`."""
     topic, shard, since = wal_topic(identity.name), mark.shard, 0
     reader = kafka.reader(topic)
     try:
@@ -69,14 +69,14 @@ def look_ahead(
             if stop is not None or fold.at_group_boundary:
                 return Ahead(since, stop)
         return Ahead(since, None)
-    except CorruptionError as error:  # what cannot be read
+    except CorruptionError as error:  # the record cannot be read
         return Ahead(since, Stop(error.offset, error.reason, None, None))
     finally:
         reader.close()
 
 
 def _meet(fold: Fold, record: LogRecord, identity: Identity, skips: Collection[int]) -> Stop | None:
-    """Apply or skip one record; the stop if neither is possible."""
+    """Apply or skip one record; returns the stop if neither is possible."""
     frame: Frame | None = None
     reason = ""
     try:

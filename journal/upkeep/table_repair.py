@@ -1,8 +1,8 @@
-"""`repair table`: takes rows that no worker wrote out of a shard's table, or has its mark say what rows there are.
+"""`repair table`: deletes rows that no worker wrote from a shard's table, or makes its mark count the rows that exist.
 
-A mark says how many rows there are, and every load compares that. So a repair is written if these numbers are met, or
-if the operator says that what is missing stays lost. A worker's transaction ends with a mark: rows behind the last
-mark, and those of another shard, are strays that need no name.
+A mark says how many rows there are, and every load compares this number. So a repair is written only if the numbers
+agree afterwards, or if the operator says that missing rows stay lost. A worker's transaction ends with a mark. So rows
+behind the last mark, and rows of another shard, are always strays, and need not be named.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ _ROWS_PER_WRITE = 5000
 
 @dataclass(frozen=True, slots=True)
 class TableRepair:
-    """What is there, and what is to be written."""
+    """What was found, and the rows to be written."""
 
     shard: int
     found: FoundMark
     changes: Mapping[bytes, bytes | None]
-    """By key; None: it goes."""
+    """The new values of rows, by key; None deletes a row."""
     numbers: Numbers
-    """How many rows there are once these are written."""
+    """Numbers of rows once the changes are written."""
 
     @property
     def said(self) -> Numbers:
-        """What the mark says of them."""
+        """The numbers that the mark says now."""
         return Numbers.of(self.found.mark)
 
     @property
     def mark(self) -> Mark:
-        """The one that is written behind the rows: the same state, or the same but for what is lost."""
+        """The mark that is written behind the rows. It has the same state, except for rows that are lost."""
         mark = Mark()
         mark.CopyFrom(self.found.mark)
         mark.previous = self.found.name
@@ -52,7 +52,7 @@ class TableRepair:
 
 
 class TableRepairer:
-    """One repair of one shard: `plan`, then, if it is agreed to, `write`."""
+    """One repair of one shard: call `plan`, and then `write` if the plan is agreed to."""
 
     def __init__(
         self,
@@ -67,8 +67,8 @@ class TableRepairer:
         delete: Collection[bytes] = (),
         recount: bool = False,
     ) -> None:
-        """`store` is for the table's rows, and is cleared. `delete` is how keys of rows begin that are to go; with
-        `recount` the mark gets the numbers of rows that there are."""
+        """`store` takes the table's rows; it is cleared first. `delete` are prefixes of the keys of rows to delete.
+        With `recount` the mark gets the numbers of the rows that exist."""
         self._kafka = kafka
         self._journal = journal
         self._identity = identity
@@ -82,8 +82,8 @@ class TableRepairer:
         self._name = f"{self._topic}[{shard}]"
 
     def plan(self) -> TableRepair:
-        """Look, and write nothing. Raises RepairError while a worker has the shard, if nothing is to be mended, or if
-        the rows that are left are not as many as the mark says."""
+        """Read the table and make a plan; writes nothing. Raises RepairError while a worker has the shard, if there is
+        nothing to mend, or if the numbers of the rows that stay are not those in the mark."""
         self._require_no_worker()
         with closing(MarkReader(self._kafka, self._topic, self._clock)) as marks:
             found = marks.newest(self._shard, self._timeout_s)
@@ -107,10 +107,10 @@ class TableRepairer:
         return planned
 
     def write(self, agreed: TableRepair) -> None:
-        """Fence whoever works on the shard, look again, and write rows and mark in one transaction. Killed before its
-        commit it has written nothing.
+        """Fence the worker of the shard, read again, and write the rows and the mark in one transaction. If it is
+        killed before the commit, nothing has been written.
 
-        Raises RepairError if something else is to be written by then, OperatingError if it is not known to be written.
+        Raises RepairError if the plan is another one by then, OperatingError if the rows are not known to be written.
         """
         producer = self._kafka.transactional_producer(worker_id(self._journal, self._shard))
         try:
@@ -140,7 +140,7 @@ class TableRepairer:
                 raise RepairError(f"worker {member.client_id} at {member.host} has shard {self._shard}: stop it first")
 
     def _changes(self, found: FoundMark) -> dict[bytes, bytes | None]:
-        """Fill the store with the rows up to the mark; what is to be written behind it."""
+        """Fill the store with the rows up to the mark; returns the changes to be written behind it."""
         self._store.clear()
         changes: dict[bytes, bytes | None] = {}
         rows: list[tuple[bytes, bytes | None]] = []
@@ -174,7 +174,7 @@ class TableRepairer:
             )
 
     def _shard_of(self, record: LogRecord) -> int:
-        """By the row's key. Raises RepairError for one that is none."""
+        """The shard of a row, by its key. Raises RepairError for bytes that are no key."""
         key = record.key or b""
         try:
             row_type(key)

@@ -1,17 +1,17 @@
-"""Deleting the WAL's beginning: what the tables, and the archive where there is one, no longer need.
+"""Deletes the beginning of the WAL that neither the tables nor an archive need any more.
 
-A shard's WAL is deleted below the lowest of these, each of which still needs what follows it:
+A shard's WAL is deleted below the lowest of these offsets; each of these still needs what follows it:
 
-    the tables       a worker reads on behind its mark
-    the archive      where archiving is on: behind its mark
-    the writer       the last transaction up to there: from it the active node learns what became of its own, and the
-                     next one where the shard stood
-    transactions     the first operation that one not settled yet has staged: `verify` folds them again
+    the tables       a worker continues behind its mark
+    the archive      if the journal is archived, archiving continues behind its mark
+    the writer       the active node learns from the last transaction before that offset what became of its own, and
+                     the next active node learns where the shard stood
+    transactions     `verify` folds again what unsettled transactions have staged, from the first such operation on
 
-Before anything is deleted, a control row of the shard says where the WAL will begin. It names the markers of epochs
-that lie below, from which a node that one of them fenced learns what became of its last transaction. And it has the
-digest of the tables' state, from which `verify` then starts. Without an archive what is deleted can never be folded
-again, so the tables are compared with it first, and a shard that differs is not trimmed.
+Before anything is deleted, a control row of the shard says where the WAL will begin. It has the markers of the epochs
+that lie below: a node that one of them fenced learns from it what became of its last transaction. It also has a digest
+of the tables' state, from which `verify` then starts. Without an archive, deleted records can never be folded again. So
+the tables are compared with them first, and a shard that differs is not trimmed.
 """
 
 from __future__ import annotations
@@ -42,37 +42,38 @@ from journal.verify.table_state import read_table
 from journal.wal.reading import WalReader
 
 _NO_FAULT_OF_THE_TABLES = frozenset({"skipped", "rejected"})
-"""Differences that the WAL itself is to blame for, and the tables show as they should."""
+"""Sorts of differences that are faults of the WAL; the tables show them as they should."""
 
 _BACK_OFFSETS = 16
 _BACK_GROWTH = 16
 
 _PASSED_KEPT = 256
-"""Markers in a control row: a node that was fenced so many epochs ago does not learn any more what became of its last
+"""Number of markers in a control row. A node that was fenced more epochs ago does not learn what became of its last
 transaction."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShardTrim:
-    """What a trim does to a shard: its WAL begins at `start`, and will at `offset`, held there by `held_by`."""
+    """What a trim does to one shard: its WAL begins at `start` now, and at `offset` afterwards. `held_by` says why not
+    higher."""
 
     shard: int
     start: int
     offset: int
     held_by: str
     row: Trim | None = None
-    """The control row to be written; None if there is nothing to delete."""
+    """The control row to write; None if there is nothing to delete."""
 
 
 def archives_of(rows: ControlRows, journal: str) -> dict[int, Archive]:
-    """By shard, how far the journal is archived; empty if it is not. An archive of another journal of that name is
-    none."""
+    """The archive's mark of each shard; empty if the journal is not archived. Marks of another journal with this name
+    are ignored."""
     uuid = rows.require_identity(journal).journal
     return {shard: row for shard, row in rows.archives.items() if row.journal == uuid}
 
 
 class Trimming:
-    """One trim of a journal. `plan` reads, `delete` does it."""
+    """One trim of a journal: `plan` reads, and `delete` deletes."""
 
     def __init__(
         self,
@@ -84,7 +85,7 @@ class Trimming:
         without_archive: bool,
         clock: Clock = time.monotonic,
     ) -> None:
-        """Raises TrimError if there is no archive and `without_archive` does not say so, or the other way round."""
+        """Raises TrimError if there is no archive and `without_archive` is false, or the other way round."""
         self._kafka = kafka
         self._clock = clock
         self._settings = settings
@@ -106,7 +107,7 @@ class Trimming:
     # ---- what can go -----------------------------------------------------------------------------------------------
 
     def plan(self, operator: str, now_ms: float) -> list[ShardTrim]:
-        """What can be deleted of each shard. Raises TrimError if the tables differ from what would be deleted."""
+        """What can be deleted of each shard. Raises TrimError if the tables differ from the records to be deleted."""
         wal = WalReader(self._kafka, self._settings.journal, self._identity.journal, self._identity.shards, self._clock)
         try:
             return [self._plan(wal, shard, operator, now_ms) for shard in range(self._identity.shards)]
@@ -151,14 +152,14 @@ class Trimming:
         return ShardTrim(shard, start, offset, held_by, row)
 
     def _passed(self, wal: WalReader, mark: Mark, start: int, offset: int) -> list[Passed]:
-        """The markers that will lie below `offset`, those of earlier trims among them."""
+        """The markers that will lie below `offset`, with those of earlier trims."""
         before = self._rows.trims.get(mark.shard)
         passed = list(before.passed) if before is not None and start else []
         passed += _markers(wal, mark, start, offset, self._timeout_s)
         return passed[-_PASSED_KEPT:]
 
     def _state(self, shard: int, start: int) -> tuple[ShardState, FoundMark, list[Transaction]]:
-        """What the tables hold at a mark, compared with the WAL if there is no archive."""
+        """The tables' state at a mark. Without an archive it is compared with the WAL first."""
         found: list[FoundMark] = []
         transactions: dict[bytes, bytes] = {}
         rows = note_transactions(self._reading.table(shard, found), transactions)
@@ -189,10 +190,10 @@ class Trimming:
     # ---- deleting --------------------------------------------------------------------------------------------------
 
     def delete(self, plan: Sequence[ShardTrim]) -> None:
-        """Write the control rows, then delete. Killed in between, nothing but the rows has changed.
+        """Write the control rows, then delete the records. If it is killed in between, only the rows have changed.
 
-        Raises TrimError if somebody else has trimmed, or has begun or replaced the archive, since the plan was made: of
-        two rows of a shard the one that is written last counts, and must be that of the later state.
+        Raises TrimError if another trim ran since the plan was made, or if an archive was begun or replaced. The row of
+        a shard that is written last counts, and it must be the one of the later state.
         """
         name = self._settings.journal
         rows = [control_row(name, trim_key(each.shard), each.row) for each in plan if each.row is not None]
@@ -224,7 +225,7 @@ class Trimming:
             cluster.close()
 
     def _is_in(self, archive: Archive, trim: ShardTrim) -> bool:
-        """Whether an archive that is there now is the one of the plan, and has all that is to be deleted."""
+        """Whether an archive that exists now is the plan's, and holds all records that are to be deleted."""
         return archive.archive == self._archives[trim.shard].archive and archive.offset >= trim.offset
 
     def close(self) -> None:
@@ -233,7 +234,8 @@ class Trimming:
 
 def _require_sound(journal: str, report: ShardReport) -> None:
     differ = {what: count for what, count in report.differences.counts.items() if what not in _NO_FAULT_OF_THE_TABLES}
-    # behind a trim, what records of before it hold is open once one was replaced, and what is deleted now was compared
+    # Behind an earlier trim, records from before it can be unchecked once one of them was replaced. That is accepted:
+    # the records that are deleted now were compared.
     if differ or report.findings or (report.unchecked and not report.base):
         raise TrimError(
             f"the tables of shard {report.shard} differ from the WAL, or could not be compared with it, and it is the "
@@ -242,8 +244,8 @@ def _require_sound(journal: str, report: ShardReport) -> None:
 
 
 def _last_transaction(wal: WalReader, mark: Mark, start: int, timeout_s: float) -> int:
-    """Where the last transaction up to a mark begins in its shard: frames of one lie side by side there, and its end
-    takes an offset."""
+    """The offset at which the last transaction up to a mark begins in its shard. Frames of one transaction are
+    neighbours there, and its end takes an offset."""
     end, back = mark.offset + 1, _BACK_OFFSETS
     while True:
         since = max(start, end - back)
@@ -258,8 +260,8 @@ def _last_transaction(wal: WalReader, mark: Mark, start: int, timeout_s: float) 
 
 
 def _markers(wal: WalReader, mark: Mark, start: int, end: int, timeout_s: float) -> list[Passed]:
-    """The markers between two offsets of the mark's shard. Each is looked for by bisection, as there are few, and far
-    between."""
+    """The epoch markers between two offsets of the mark's shard. Each is found by bisection, because they are few and
+    far apart."""
     shard, behind = mark.shard, mark.offset + 1
     markers: list[tuple[int, Passed]] = []
     epoch = 0
@@ -272,7 +274,7 @@ def _markers(wal: WalReader, mark: Mark, start: int, end: int, timeout_s: float)
         misled = epoch > 0 and not (_is_marker(frame) and frame.epoch == epoch + 1)
         epoch = frame.epoch
         found = _first_newer(wal, shard, epoch, place + 1, behind, timeout_s)
-    if misled or epoch != mark.epoch:  # by frames of older epochs behind a marker
+    if misled or epoch != mark.epoch:  # frames of older epochs behind a marker can mislead it
         read = wal.frames(shard, start, end, timeout_s)
         return [Passed(epoch=each.epoch, number=each.number) for _, each in read if _is_marker(each)]
     return [passed for place, passed in markers if place < end]
@@ -281,7 +283,8 @@ def _markers(wal: WalReader, mark: Mark, start: int, end: int, timeout_s: float)
 def _first_newer(
     wal: WalReader, shard: int, epoch: int, start: int, end: int, timeout_s: float
 ) -> tuple[int, Frame] | None:
-    """The first frame of a newer epoch between two offsets, and its offset, if no older one lies behind it."""
+    """The first frame of a newer epoch between two offsets, with its offset; None if a frame of an older epoch lies
+    behind it."""
     low, high = start, end
     while low < high:
         middle = (low + high) // 2

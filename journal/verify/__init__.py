@@ -1,8 +1,8 @@
-"""A second implementation of the journal's meaning, written from docs/FORMAT.md alone, to check the first one with.
+"""A second implementation of the journal's meaning, written from docs/FORMAT.md alone, which checks the first one.
 
-It folds the committed WAL (`wal_fold`), reads the table's rows (`table_state`), and names every difference between the
-two, and between the fold and what a load gave (`compare`, `report`). It shares no code with the engine, its frames,
-rows and keys, so that a fault there cannot hide itself here. Pure: no Kafka, no clock.
+It folds the committed WAL (`wal_fold`) and reads the table's rows (`table_state`). Then it names every difference
+between the two, and between the fold and the result of a load (`compare`, `report`). It shares no code with the engine
+and its frames, rows and keys, so that a fault there cannot hide itself here. Pure: no Kafka, no clock.
 """
 
 from journal.verify.report import Loaded, Report, ShardReport, verify_shard

@@ -1,10 +1,11 @@
-"""Folding a WAL that was trimmed: from the state that the tables had at the trim, of which a digest was recorded.
+"""Folds a WAL that was trimmed. The fold starts from the state of the tables at the trim, of which a digest was
+recorded.
 
-That state itself is gone. What of it still lives is in the tables as they are now: all that has a position at or before
-the trim's mark. What does not live any more was deleted since, by operations that are still in the WAL. So the fold
-begins with what lives, takes an operation on a record that it cannot know for one on a record of before, and at the
-tables' mark holds exactly what should be in them. How many records there must be, and what everything since the mark
-made, is checked as ever; what the records of before hold is checked with the digest as long as all of them are there.
+That state itself is gone. What of it still exists is in the tables as they are now, with positions at or before the
+trim's mark. The rest was deleted since, by operations that are still in the WAL. So the fold begins with what still
+exists. It takes an operation on a record that it does not know for one on a record from before the trim. At the tables'
+mark it then holds exactly what they should hold. The number of records, and all that came after the trim's mark, are
+checked as usual. The content of records from before the trim is checked by the digest, as long as all of them exist.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ DIGEST_BYTES = 32
 
 
 def records_digest(records: Iterable[tuple[int, bytes, Sequence[bytes]]]) -> bytes:
-    """A digest of a shard's records, given in order of id, packed, with their updates: docs/FORMAT.md, "Trims"."""
+    """A digest of a shard's packed records, in order of their ids, with their updates: see docs/FORMAT.md, "Trims"."""
     digest = blake2b(digest_size=DIGEST_BYTES)
     for id, record, updates in records:
         digest.update(id.to_bytes(8, "big") + len(updates).to_bytes(4, "big"))
@@ -42,7 +43,7 @@ def records_digest(records: Iterable[tuple[int, bytes, Sequence[bytes]]]) -> byt
 
 
 def state_digest(state: ShardState) -> bytes:
-    """The same of a state."""
+    """The digest of a state's records."""
     return records_digest((id, state.records[id], state.updates.get(id, [])) for id in sorted(state.records))
 
 
@@ -54,7 +55,7 @@ class Base:
     digest: bytes
     transactions: tuple[Transaction, ...]
     told: str
-    """Who trimmed, when, and what vouches for the state: for people."""
+    """A text for people: who trimmed, when, and what guarantees the state."""
 
     @classmethod
     def of(cls, trim: Trim, told: str) -> Base:
@@ -63,13 +64,13 @@ class Base:
 
     @property
     def begins(self) -> str:
-        """Where a check begins, for people."""
+        """A text for people: where a check begins."""
         return f"checked from offset {self.mark.offset + 1} on: {self.told}"
 
 
 def base_of(trim: Trim | None, wal_start: int) -> Base | None:
-    """Where a check starts for a shard whose WAL begins at `wal_start`; None if that is its first frame, or no trim of
-    ours has cut it off."""
+    """The start of a check of a shard whose WAL begins at `wal_start`; None if that is its first frame, or if no trim
+    of ours has cut it off."""
     if trim is None or wal_start == 0:
         return None
     moment = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(trim.timestamp / 1000))
@@ -78,7 +79,8 @@ def base_of(trim: Trim | None, wal_start: int) -> Base | None:
 
 
 def cannot_check(base: Base, records: int) -> str:
-    """What is left open where records of the base have gone or been changed, and the digest says nothing any more."""
+    """Says what cannot be checked because records of the base were deleted or changed, so that the digest no longer
+    applies."""
     what = f"what the {records} records from before offset {base.mark.offset + 1} hold"
     return f"{what}: the frames that made them were trimmed"
 
@@ -102,7 +104,8 @@ def _survivors(tables: ShardState, base: Base) -> ShardState:
 
 
 class BasedFold(ShardFold):
-    """Folds a trimmed WAL's records. Those up to the base's mark only bring back what its transactions staged."""
+    """Folds the records of a trimmed WAL. Records up to the base's mark only bring back what its transactions have
+    staged."""
 
     def __init__(
         self,
@@ -124,12 +127,13 @@ class BasedFold(ShardFold):
         self._found = differences
         self._staged_due = {row.tx: (row.epoch, row.staged) for row in base.transactions}
         self._gone: set[int] = set()
-        """Records that were deleted since the base."""
+        """Records that were deleted after the base."""
         self._updated: dict[int, int] = {}
-        """Records of the base that were updated since, at which offset, and are not in the tables: they must go."""
+        """Records of the base that were updated later, with the offset of the update, and that the tables do not have.
+        The WAL must delete them."""
         self._untouched = len(self.state.records), state_digest(self.state)
         self._all_there = True
-        """Nothing of the base has gone or been replaced."""
+        """Whether no record of the base has been deleted or replaced."""
         self._exact = False
 
     def take(self, offset: int, timestamp_ms: int, value: bytes | None) -> None:
@@ -148,10 +152,11 @@ class BasedFold(ShardFold):
             if operation.type in (ADD, UPDATE, DELETE) and count and frame.epoch >= epoch:
                 staged = self.state.transactions[operation.tx].staged
                 staged.append(staged_operation(operation, offset, index))
-                del staged[:-count]  # earlier ones are of a transaction that had the number before
+                del staged[:-count]  # earlier ones belong to an older transaction of the same number
 
     def meet_tables(self) -> str:
-        """At the tables' mark: count, and compare the digest if that can be; if not, what cannot be checked.
+        """Compare with the tables at their mark: count records, and compare the digest if it still applies. Returns a
+        text about what cannot be checked.
 
         From here on the state is known in full.
         """
@@ -196,7 +201,7 @@ class BasedFold(ShardFold):
 def note_transactions(
     rows: Iterable[tuple[bytes, bytes | None]], into: dict[bytes, bytes]
 ) -> Iterator[tuple[bytes, bytes | None]]:
-    """Hands rows of a table on, and keeps the newest rows of transactions."""
+    """Passes rows of a table on, and keeps the newest rows of transactions."""
     for key, value in rows:
         if key[:1] == b"t":
             if value is None:

@@ -1,4 +1,4 @@
-"""What differs between a shard's fold and what was found: its tables' state, or what a load gave."""
+"""Names the differences between a shard's fold and what was found: the state of its tables, or the result of a load."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from journal.verify.state import (
 _NAMES: dict[int, str] = {ADD: "add", UPDATE: "update", DELETE: "delete"}
 _TYPES = {name: kind for kind, name in _NAMES.items()}
 _NOWHERE = (0, 0, 0)
-"""The position of what a load gives: it has none."""
+"""The position of records in the result of a load, which tells none."""
 
 
 # ---- with the tables ---------------------------------------------------------------------------------------
 
 
 def compare_states(expected: ShardState, found: ShardState, differences: Differences) -> None:
-    """The fold against the state that the tables hold, at the same WAL offset."""
+    """Compare the fold with the state that the tables hold at the same WAL offset."""
     _compare_marks(expected.mark, found.mark, differences)
     for id, packed in expected.records.items():
         other = found.records.get(id)
@@ -84,7 +84,7 @@ def _compare_parts(tx: int, expected: Part | None, found: Part | None, differenc
 def compare_loaded(
     shard: int, shards: int, entries: Iterable[Mapping[str, Any]], differences: Differences, state: ShardState
 ) -> None:
-    """The fold against a load's entries in `dump`'s form, streaming. Entries of other shards are passed over."""
+    """Compare the fold with a load's entries in the form of `dump`, one by one. Entries of other shards are ignored."""
     seen: set[int] = set()
     seen_parts: set[int] = set()
     for entry in entries:

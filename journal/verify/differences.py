@@ -1,4 +1,5 @@
-"""The differences `verify` names: counted all, kept up to a bound for each sort, so that its output stays bounded."""
+"""The differences that `verify` names. All are counted, and a limited number of each sort is kept, so that the output
+is bounded."""
 
 from __future__ import annotations
 
@@ -7,15 +8,16 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 
 KEPT_MAX = 100
-"""Unless somebody asks for more, or fewer."""
+"""Number of differences of each sort that are kept by default."""
 KEPT_ALL = sys.maxsize
-"""All that there is memory for."""
+"""Keeps all differences that fit into memory."""
 TEXT_MAX = 300
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing that is not as the WAL says. `what` is its sort; `key` the id, `tx N`, offset or row it concerns."""
+    """One thing that differs from the WAL. `what` is its sort; `key` is the id, `tx N`, offset or row that it
+    concerns."""
 
     shard: int
     what: str
@@ -29,7 +31,7 @@ class Difference:
 
 @dataclass(slots=True)
 class Differences:
-    """A shard's differences: how many there are of each sort, and the first `kept_max` of each."""
+    """A shard's differences: the number of each sort, and the first `kept_max` of each."""
 
     shard: int
     kept_max: int = KEPT_MAX
@@ -37,7 +39,7 @@ class Differences:
     kept: list[Difference] = field(default_factory=list)
 
     def add(self, what: str, key: str, expected: str, found: str) -> None:
-        """Count one; keep it if its sort has room."""
+        """Count one difference, and keep it if there is room for its sort."""
         self.counts[what] += 1
         if self.counts[what] <= self.kept_max:
             self.kept.append(Difference(self.shard, what, key, _short(expected), _short(found)))
@@ -48,11 +50,11 @@ class Differences:
 
     @property
     def left_out(self) -> int:
-        """How many are counted and not kept."""
+        """Number of differences that were counted and not kept."""
         return self.total - len(self.kept)
 
     def lines(self) -> list[str]:
-        """For people: the kept ones, and for each sort how many more there are."""
+        """Lines for people: the differences that were kept, and for each sort the number of others."""
         more = {what: count - self.kept_max for what, count in self.counts.items() if count > self.kept_max}
         return [str(one) for one in self.kept] + [
             f"shard {self.shard}: {what}: …and {count:,} more" for what, count in more.items()

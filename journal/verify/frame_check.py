@@ -1,4 +1,4 @@
-"""Whether a WAL record's value is a frame of this journal and shard: docs/FORMAT.md, "Frames"."""
+"""Checks whether a WAL record's value is a frame of this journal and shard: docs/FORMAT.md, "Frames"."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ NONCE_BYTES = 16
 
 
 class NotAFrame(ValueError):
-    """Raised by `parse_frame`, caught by the fold: why these bytes stop the shard."""
+    """Raised by `parse_frame` and caught by the fold. It says why these bytes stop the shard."""
 
 
 def parse_frame(value: bytes | None, journal_uuid: bytes, shard: int, shards: int) -> Frame:
-    """The frame that `value` is. Raises NotAFrame."""
+    """The frame in a WAL record's value. Raises NotAFrame if it is none."""
     try:
         frame = Frame.FromString(value or b"")
     except DecodeError as error:

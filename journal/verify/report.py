@@ -1,6 +1,7 @@
-"""`verify_shard`: one pass over a shard's WAL, compared with its tables and a load where each of them stands.
+"""`verify_shard`: one pass over a shard's WAL, which is compared with the tables and a load at the offsets where these
+stand.
 
-The caller brings the rows and records; shards are checked one at a time, so that memory holds one shard.
+The caller brings the rows and records. Shards are checked one at a time, so that memory holds one shard.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from journal.verify.wal_fold import ShardFold, WalRecord
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What a load gave: `entries` as `dump` writes them (other shards' are passed over), at WAL offset `until`."""
+    """The result of a load at WAL offset `until`: `entries` in the form of `dump`. Entries of other shards are
+    ignored."""
 
     until: int
     entries: Iterable[Mapping[str, Any]]
@@ -28,8 +30,8 @@ class Loaded:
 
 @dataclass(slots=True)
 class ShardReport:
-    """What checking one shard found. `findings` says where the fold was stopped, `unchecked` what could not be checked,
-    and why; `base` where the check began, if that is not the WAL's first frame."""
+    """The result of checking one shard. `findings` says where the fold stopped, `unchecked` what could not be checked
+    and why, and `base` where the check began, if that is not the WAL's first frame."""
 
     shard: int
     offset: int
@@ -47,7 +49,7 @@ class ShardReport:
         return not self.differences.total and not self.findings
 
     def lines(self) -> list[str]:
-        """For people, one line each; bounded."""
+        """Lines for people; their number is bounded."""
         found = [f"{f.topic}[{f.partition}]@{f.offset}: {f.reason}" for f in self.findings]
         cannot = [f"shard {self.shard}: cannot check: {reason}" for reason in self.unchecked]
         began = [f"shard {self.shard}: {self.base}"] if self.base else []
@@ -71,7 +73,7 @@ class ShardReport:
 
 @dataclass(slots=True)
 class Report:
-    """All shards' reports. `verify` exits 0 only if it `agrees`."""
+    """The reports of all shards. `verify` exits with 0 only if it `agrees`."""
 
     shards: list[ShardReport] = field(default_factory=list)
 
@@ -81,12 +83,12 @@ class Report:
 
     @property
     def complete(self) -> bool:
-        """Nothing was left unchecked."""
+        """Whether nothing was left unchecked."""
         return not any(shard.unchecked for shard in self.shards)
 
     @property
     def left_out(self) -> int:
-        """How many differences are counted and not named."""
+        """Number of differences that were counted and are not named."""
         return sum(shard.differences.left_out for shard in self.shards)
 
     def lines(self) -> list[str]:
@@ -116,14 +118,14 @@ def verify_shard(
     base: Base | None = None,
     with_tables: Callable[[ShardState], None] | None = None,
 ) -> ShardReport:
-    """Fold `wal` (offset, timestamp, key, value; read_committed, from the start) and compare.
+    """Fold `wal` (offset, timestamp, key, value; committed records from the start) and compare.
 
-    With `base`, the WAL was trimmed, and the fold starts there; that takes the tables. `with_tables` is given the state
-    that the tables hold.
+    With `base` the WAL was trimmed, and the fold starts at the trim; `table` is then required. `with_tables` is called
+    with the state that the tables hold.
 
-    `table`: all rows of the shard's partition up to one of its marks, or of a copy that stands at one. Records that
-    its `skipped` rows name are skipped. Reads `wal` no further than the later of the mark and `loaded.until`; with
-    neither it only looks for what would stop the shard.
+    `table` has all rows of the shard's partition up to one of its marks, or those of a copy that stands at one. Records
+    that its `skipped` rows name are skipped. `wal` is read up to the later of the mark and `loaded.until`. Without
+    both, this only looks for what would stop the shard.
     """
     differences = Differences(shard, kept_max)
     unchecked: list[str] = []

@@ -1,7 +1,7 @@
-"""What one shard's state is to `verify`: plain dicts of small packed values, the same for a fold and for tables.
+"""The state of one shard for `verify`: dictionaries of small packed values, the same for a fold and for tables.
 
-A record or update is one `bytes` (its position, kind and a fingerprint of its data), so that a shard of a million
-records of 1 KiB takes about 150 MB a state, and two states are equal when their bytes are.
+A record or update is one `bytes` value with its position, its kind and a fingerprint of its data. So a state of a
+million records of 1 KiB takes about 150 MB, and two states are equal when their bytes are.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 VIRTUAL_SHARDS = 1024
 DATA_KEPT_BYTES = 32
-"""Data up to this size is kept as it is; of longer data, its length and a 16-byte digest."""
+"""Data up to this size are kept as they are. Of longer data, the length and a digest of 16 bytes are kept."""
 
 _WHOLE, _DIGEST = b"\x00", b"\x01"
 _RECORD = struct.Struct(">BqII")
@@ -22,11 +22,11 @@ _SLOT = struct.Struct(">B?q")
 
 
 Position = tuple[int, int, int]
-"""Where something became effective: WAL offset, index in its frame, ordinal in its transaction (0 outside one)."""
+"""A position: WAL offset, index in the frame, ordinal in the transaction (0 outside a transaction)."""
 
 
 class RecordView(NamedTuple):
-    """A packed record, readable."""
+    """The fields of a packed record."""
 
     kind: int
     data: bytes
@@ -34,7 +34,7 @@ class RecordView(NamedTuple):
 
 
 class UpdateView(NamedTuple):
-    """A packed update, readable."""
+    """The fields of a packed update."""
 
     kind: int
     data: bytes
@@ -44,7 +44,7 @@ class UpdateView(NamedTuple):
 
 
 class StagedOperation(NamedTuple):
-    """An operation that waits for its transaction; `data` is a fingerprint."""
+    """An operation that waits for its transaction's outcome; `data` is a fingerprint."""
 
     type: int
     id: int
@@ -70,7 +70,7 @@ class Part:
 
 @dataclass(slots=True)
 class MarkState:
-    """The fields of a `Mark` that follow from the WAL, as before the first frame."""
+    """The fields of a `Mark` that follow from the WAL. The defaults are those before the first frame."""
 
     shard: int = 0
     offset: int = -1
@@ -93,7 +93,7 @@ class MarkState:
 
 
 class Finding(NamedTuple):
-    """What stopped a shard's fold, and where."""
+    """The offset at which a shard's fold stopped, and why."""
 
     topic: str
     partition: int
@@ -103,7 +103,8 @@ class Finding(NamedTuple):
 
 @dataclass(slots=True)
 class ShardState:
-    """A shard's logical state. `updates` has only records that have some; packed values in order of position."""
+    """A shard's logical state. `updates` has only records with updates; their packed values are in order of
+    position."""
 
     mark: MarkState
     records: dict[int, bytes] = field(default_factory=dict)
@@ -119,26 +120,26 @@ def shard_of(number: int, shards: int) -> int:
 
 
 def fingerprint(data: bytes) -> bytes:
-    """Short data itself, longer data's length and digest; the two never collide."""
+    """Short data as they are; for longer data their length and digest. The two forms never collide."""
     if len(data) <= DATA_KEPT_BYTES:
         return _WHOLE + data
     return _DIGEST + len(data).to_bytes(4, "big") + blake2b(data, digest_size=16).digest()
 
 
 def describe_data(printed: bytes) -> str:
-    """A fingerprint for people."""
+    """A fingerprint as a text for people."""
     if printed[:1] == _WHOLE:
         return printed[1:].hex() or "empty"
     return f"{int.from_bytes(printed[1:5], 'big')} bytes, digest {printed[5:].hex()}"
 
 
 def pack_record(kind: int, printed: bytes, offset: int, index: int, ordinal: int) -> bytes:
-    """A record in one value; `printed` is its data's fingerprint."""
+    """A record as one value; `printed` is the fingerprint of its data."""
     return _RECORD.pack(kind, offset, index, ordinal) + printed
 
 
 def unpack_record(packed: bytes) -> RecordView:
-    """What `pack_record` packed, data still a fingerprint."""
+    """The fields that `pack_record` packed; data are still a fingerprint."""
     kind, offset, index, ordinal = _RECORD.unpack_from(packed)
     return RecordView(kind, packed[_RECORD.size :], (offset, index, ordinal))
 
@@ -146,16 +147,16 @@ def unpack_record(packed: bytes) -> RecordView:
 def pack_update(
     kind: int, replaceable: bool, subject: int, printed: bytes, offset: int, index: int, ordinal: int
 ) -> bytes:
-    """An update in one value, beginning with its `slot`."""
+    """An update as one value, which begins with its `slot`."""
     return _UPDATE.pack(kind, replaceable, subject, offset, index, ordinal) + printed
 
 
 def unpack_update(packed: bytes) -> UpdateView:
-    """What `pack_update` packed, data still a fingerprint."""
+    """The fields that `pack_update` packed; data are still a fingerprint."""
     kind, replaceable, subject, offset, index, ordinal = _UPDATE.unpack_from(packed)
     return UpdateView(kind, packed[_UPDATE.size :], replaceable, subject, (offset, index, ordinal))
 
 
 def slot(kind: int, subject: int) -> bytes:
-    """How the packed form of every replaceable update of this kind and subject begins."""
+    """The first bytes of the packed form of every replaceable update of this kind and subject."""
     return _SLOT.pack(kind, True, subject)

@@ -1,8 +1,8 @@
-"""A shard's state from the rows of its table partition: docs/FORMAT.md, "Table rows".
+"""Reads a shard's state from the rows of its table partition: docs/FORMAT.md, "Table rows".
 
-Rows may come in the order of the partition (later ones of a key replace earlier ones, a tombstone takes one away) or
-in any order, each key once. Values are parsed as they come and only their packed form is kept. A row that is not what
-its key says, and one that belongs to no record or transaction, is a difference.
+Rows may come in the order of the partition, where a later row replaces an earlier one with its key, and a tombstone
+deletes it. Or they come in any order, each key once. Values are parsed as they come, and only their packed form is
+kept. A row that is not what its key says is a difference, and so is a row of no record or transaction.
 """
 
 from __future__ import annotations
@@ -52,19 +52,19 @@ _HEAD, _SPILLED, _SPILLED_REPLACEABLE = 1, 2, 3
 
 
 class _RowFault(ValueError):
-    """Why a row is not what its key says; becomes a difference."""
+    """Why a row is not what its key says. It becomes a difference."""
 
 
 class TableState:
-    """The rows of one table partition, as they come."""
+    """The rows of one table partition, taken one by one."""
 
     def __init__(self, shard: int, shards: int, differences: Differences) -> None:
         self.skipped: dict[int, str] = {}
-        """Offsets that an operator had skipped, with the reason in the row."""
+        """Offsets that an operator had skipped, with the reasons in their rows."""
         self.rows = 0
-        """Rows taken, tombstones included."""
+        """Number of rows taken, tombstones included."""
         self.rows_after_mark = 0
-        """Rows taken since the last mark: in the order of the partition, they belong to no state yet."""
+        """Number of rows taken since the last mark. In the order of the partition, these belong to no state yet."""
         self._shard = shard
         self._shards = shards
         self._differences = differences
@@ -83,7 +83,7 @@ class TableState:
         }
 
     def take(self, key: bytes, value: bytes | None) -> None:
-        """Take one row; a faulty one is a difference and no part of the state."""
+        """Take one row. A faulty row is a difference and no part of the state."""
         self.rows += 1
         self.rows_after_mark += 1
         row = self._take.get(key[:1])
@@ -201,7 +201,7 @@ class TableState:
     # ---- the state ---------------------------------------------------------------------------------------
 
     def finish(self) -> ShardState:
-        """The state of the rows taken. The dicts move into it: take no more rows."""
+        """The state of the rows taken. It takes over the dictionaries, so no more rows can be taken."""
         state = ShardState(self._mark or MarkState(shard=self._shard), records=self._records)
         self._join_updates(state)
         self._join_transactions(state)
@@ -250,7 +250,7 @@ def _packed(update: Update) -> bytes:
 def read_table(
     shard: int, shards: int, rows: Iterable[tuple[bytes, bytes | None]], differences: Differences
 ) -> tuple[ShardState, TableState]:
-    """The state of the rows of one table partition, and the reader that knows what it skipped and counted."""
+    """The state of the rows of one table partition, and the reader, which knows the skipped offsets and counts."""
     table = TableState(shard, shards, differences)
     for key, value in rows:
         table.take(key, value)

@@ -1,7 +1,7 @@
-"""The fold of one shard's committed WAL records into its state, as docs/FORMAT.md says, "Frames" and "Operations".
+"""Folds the committed WAL records of one shard into its state: docs/FORMAT.md, "Frames" and "Operations".
 
-Whatever would stop the shard (bytes that are no frame and not skipped, missing frames) becomes a finding, and the fold
-stops there as the shard does. Streaming: holds the state, never the records.
+A record that would stop the shard (bytes that are no frame and are not skipped, or missing frames) becomes a finding,
+and the fold stops there as the shard does. Memory holds the state, and never all records.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from journal.verify.state import (
 )
 
 WalRecord = tuple[int, int, bytes | None, bytes | None]
-"""offset, timestamp in ms, key, value."""
+"""A WAL record: offset, timestamp in ms, key, value."""
 
 
 _NAMES: dict[int, str] = {number: name for name, number in OperationType.items()}
@@ -55,7 +55,8 @@ class Happening(NamedTuple):
 
 
 class ShardFold:
-    """Folds WAL records, in offset order, into `state`. `happened`, if given, is called with all that happens."""
+    """Folds WAL records, in the order of their offsets, into `state`. If `happened` is given, it is called with each
+    operation that takes effect."""
 
     def __init__(
         self,
@@ -81,7 +82,7 @@ class ShardFold:
         self._happened = happened
 
     def take(self, offset: int, timestamp_ms: int, value: bytes | None) -> None:
-        """Fold one WAL record. After `stopped`, nothing more is folded."""
+        """Fold one WAL record. Once `stopped` is true, records are ignored."""
         mark = self.state.mark
         if self.stopped or offset <= mark.offset:
             return
@@ -228,7 +229,7 @@ class ShardFold:
         return True
 
     def _settle(self, operation: Operation) -> Part | None:
-        """Take the part out, if `operation` may settle it."""
+        """Take out the part that `operation` settles; None if it may not settle any."""
         part = self.state.transactions.get(operation.tx)
         if part is None or len(part.staged) != operation.covers:
             return None
@@ -242,7 +243,7 @@ class ShardFold:
         if part is None:
             return False
         done: dict[int, Happening] = {}
-        born: dict[int, list[int]] = {}  # id -> ordinals of what this transaction did to a record that it added
+        born: dict[int, list[int]] = {}  # ordinals of what this transaction did to each record that it added
         for ordinal, staged in enumerate(part.staged, 1):
             happening = self._effective(staged, offset, index, ordinal)
             if happening is None:
@@ -297,7 +298,7 @@ def fold_shard(
     differences: Differences | None = None,
     happened: Callable[[Happening], None] | None = None,
 ) -> ShardState:
-    """The fold of `records` up to and including offset `until` (all of them if None)."""
+    """The fold of `records` up to and including offset `until`; of all of them if `until` is None."""
     fold = ShardFold(shard, shards, journal_uuid, skips, topic=topic, differences=differences, happened=happened)
     for offset, timestamp_ms, _key, value in records:
         if until is not None and offset > until:
