@@ -1,4 +1,4 @@
-"""A disk that takes nothing holds up the store that is written, and nothing else: all other threads run meanwhile."""
+"""A disk that takes nothing holds up only the store that is written; all other threads run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from journal.wire.keys import record_key
 STORES = 24
 FLUSHES = 60
 ROCKSDB_FILES = 10
-"""That one store has open besides its tables."""
+"""Number of files that a store has open besides its tables."""
 
 STALLED = """
 import os, sys, threading, time
@@ -81,7 +81,7 @@ def test_a_disk_that_takes_nothing_stops_no_other_thread(tmp_path: Path, act: st
     assert ran.returncode == 0, ran.stderr
 
 
-def test_stores_have_bounded_files_and_write_buffers_and_those_that_are_written_no_more_hold_up_nobody(
+def test_files_and_write_buffers_of_stores_are_bounded_and_idle_stores_hold_up_no_other(
     tmp_path: Path,
 ) -> None:
     before = len(os.listdir("/proc/self/fd"))

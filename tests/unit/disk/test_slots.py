@@ -1,4 +1,4 @@
-"""Directories for local copies: who gets which, and for whose end it is worth waiting."""
+"""Directories for local copies: which process gets which, and when a process waits for another's end."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_the_directory_of_a_process_that_is_ending_is_waited_for(start: Start) -
     assert told(successor) == "worker-0"
 
 
-def test_it_is_waited_for_no_longer_than_a_bound(start: Start, tmp_path: Path) -> None:
+def test_the_wait_for_a_directory_whose_holder_does_not_end_is_bounded(start: Start, tmp_path: Path) -> None:
     ending = start()
     assert told(ending) == "worker-0"
     announce(ending)
@@ -92,7 +92,7 @@ def test_it_is_waited_for_no_longer_than_a_bound(start: Start, tmp_path: Path) -
     slot.release()
 
 
-def test_what_an_ending_process_said_does_not_count_for_its_successor(start: Start, tmp_path: Path) -> None:
+def test_the_note_of_an_ending_process_does_not_count_for_its_successor(start: Start, tmp_path: Path) -> None:
     slot = take_slot(tmp_path, "worker")
     announce_end()
     slot.release()
@@ -121,9 +121,7 @@ def test_a_directory_that_was_deleted_is_lost_and_is_held_again_if_nobody_else_h
     slot.release()
 
 
-def test_a_directory_that_was_deleted_and_is_another_process_by_now_stays_that_ones(
-    start: Start, tmp_path: Path
-) -> None:
+def test_a_directory_that_another_process_made_again_stays_with_that_process(start: Start, tmp_path: Path) -> None:
     slot = take_slot(tmp_path, "worker")
     (tmp_path / "worker-0.lock").unlink()
     assert told(start()) == "worker-0"
@@ -137,7 +135,7 @@ def test_a_directory_that_was_deleted_and_is_another_process_by_now_stays_that_o
 def test_a_lock_that_is_deleted_just_before_it_is_taken_holds_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between a file's opening and its lock somebody deletes it: whoever comes next makes another one."""
+    """Deletes a file between its opening and its lock, so that the next process makes another one."""
     flock, deleted = fcntl.flock, []
 
     def delete_before(descriptor: int, how: int) -> None:

@@ -1,6 +1,7 @@
-"""What RocksDB meets when it opens, reads or writes a store: only damage is damage, and all else leaves the files.
+"""Errors that RocksDB meets when it opens, reads or writes a store: only damage counts as damage, and files stay
+otherwise.
 
-Each kind is made with the real library.
+Each error is made with the real library.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tests.support.damaged import flip
 ROWS = [(record_key(number), bytes([number % 256]) * 500) for number in range(1, 2000)]
 NOBODY = 65534
 FILES = 7
-"""Of each table: one more, and RocksDB would merge them. It keeps ten open."""
+"""Number of files of each table. With one more, RocksDB would merge them. It keeps ten open."""
 
 
 def made_copy(directory: Path) -> Path:
@@ -45,7 +46,7 @@ def is_whole(directory: Path) -> bool:
 
 @contextmanager
 def few_descriptors(more: int) -> Iterator[None]:
-    """So many more than are open now."""
+    """Allows so many more descriptors than are open now."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 10, hard))
     fillers = []
@@ -64,7 +65,7 @@ def few_descriptors(more: int) -> Iterator[None]:
 
 @contextmanager
 def another_user(directory: Path) -> Iterator[None]:
-    """Who may not write the directory, whoever runs the test."""
+    """Runs as a user who may not write the directory."""
     directory.chmod(0o500)
     if os.geteuid() == 0:
         for each in directory.parents:
@@ -81,7 +82,7 @@ def another_user(directory: Path) -> Iterator[None]:
 
 @contextmanager
 def disk_that_takes_nothing(_: Path) -> Iterator[None]:
-    """As the quota of a user who may write, but no byte."""
+    """Refuses every byte, as the quota of a user who may write does."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
     try:
@@ -144,7 +145,7 @@ def test_a_copy_whose_files_are_damaged_is_built_anew(
         assert list(store.scan(b"")) == []
         assert store.named(b"position") is None
         store.write(ROWS, {})
-    # half a list of files is a list of files: older ones, which say nothing of what this had
+    # Half a list of files is a list of files too: of older ones, which say nothing of what this list had.
     assert ("built anew" in caplog.text) == ((files, damage) != ("MANIFEST-*", cut))
 
 
@@ -180,7 +181,7 @@ for removals in count():
 
 @pytest.mark.parametrize("act", ["open a damaged one", "clear"])
 def test_a_copy_whose_deletion_is_killed_beside_any_removal_holds_no_state(tmp_path: Path, act: str) -> None:
-    """RocksDB would open some halves, as tables of different moments."""
+    """RocksDB would open some halves of a store, with tables of different moments."""
     sample = made_copy(tmp_path / "sample")
     if act != "clear":
         garbled(next(sample.glob("MANIFEST-*")))
@@ -208,7 +209,7 @@ def test_nothing_is_merged_once_a_store_is_closed_though_somebody_still_reads(tm
 
 
 @pytest.mark.parametrize("how", ["get", "scan", "snapshot get", "snapshot scan"])
-def test_rows_that_are_damaged_are_damage_to_whoever_reads_them(tmp_path: Path, how: str) -> None:
+def test_reading_damaged_rows_raises_damage(tmp_path: Path, how: str) -> None:
     flip(made_copy(tmp_path / "a"))
     with (
         closing(RocksStore(tmp_path / "a")) as store,

@@ -1,4 +1,5 @@
-"""The archive of Kafka's classes in the cache: made once, whole or not at all, and never what a start fails of."""
+"""The archive of Kafka's classes in the cache: it is made once, whole or not at all, and no start fails because of
+it."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ Make = Callable[[Path, Path], None]
 
 
 class Cache:
-    """With jars and a Java, and whoever asks for the archive of both."""
+    """A cache with jars and a Java, and a function that asks for their archive."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory / "cache"
@@ -52,7 +53,7 @@ def cache(tmp_path: Path) -> Cache:
     return Cache(tmp_path)
 
 
-def test_it_is_made_once_and_named_to_every_start(cache: Cache) -> None:
+def test_an_archive_is_made_once_and_every_start_gets_its_name(cache: Cache) -> None:
     (option,) = cache.option()
     assert cache.option() == [option]
     (archive,) = cache.archives()
@@ -63,7 +64,7 @@ def test_it_is_made_once_and_named_to_every_start(cache: Cache) -> None:
 
 
 @pytest.mark.parametrize("what", ["java", "jars"])
-def test_another_java_and_other_jars_have_their_own(cache: Cache, what: str) -> None:
+def test_another_java_or_other_jars_have_an_archive_of_their_own(cache: Cache, what: str) -> None:
     before = cache.option()
     if what == "java":
         cache.java.write_text("another", encoding="utf-8")
@@ -73,7 +74,7 @@ def test_another_java_and_other_jars_have_their_own(cache: Cache, what: str) -> 
     assert len(cache.archives()) == 2
 
 
-def test_one_that_cannot_be_made_is_told_once_and_starts_go_without(cache: Cache) -> None:
+def test_an_archive_that_cannot_be_made_is_reported_once_and_brokers_start_without_it(cache: Cache) -> None:
     def fail(directory: Path, archive: Path) -> None:
         archive.write_bytes(b"cla")
         raise EmbeddedKafkaError("this Java has no archives")
@@ -96,7 +97,7 @@ def test_a_cache_that_cannot_be_written_is_started_from_without_one(cache: Cache
     assert cache.said == []
 
 
-def test_an_interrupt_leaves_nothing_and_the_next_start_makes_it(cache: Cache) -> None:
+def test_an_interrupted_archive_leaves_nothing_and_the_next_start_makes_it(cache: Cache) -> None:
     def interrupted(directory: Path, archive: Path) -> None:
         archive.write_bytes(b"cla")
         raise KeyboardInterrupt
@@ -124,7 +125,7 @@ archive_option(Path(sys.argv[1]), Path(sys.argv[2]), make, print)
 """
 
 
-def test_a_kill_leaves_no_half_of_one_and_the_next_start_ends_its_broker_and_makes_it(cache: Cache) -> None:
+def test_after_a_kill_the_next_start_ends_the_archives_broker_and_makes_the_archive(cache: Cache) -> None:
     killed = subprocess.run([sys.executable, "-c", KILLED, cache.java, cache.jars], check=False)
     assert killed.returncode == -signal.SIGKILL
     (part,) = cache.parts()

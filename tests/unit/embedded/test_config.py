@@ -42,7 +42,7 @@ def test_a_cluster_is_read_back_as_it_was_written(cluster: Cluster) -> None:
         '{"format": 1, "cluster_id": "x", "ports": [1], "controller_ports": [4], "hosts": ["a", "b"]}',
     ],
 )
-def test_anything_else_is_refused_by_its_path(text: str) -> None:
+def test_a_cluster_file_with_other_content_is_refused_and_the_error_names_its_path(text: str) -> None:
     with pytest.raises(EmbeddedKafkaError, match=r"/data/cluster\.json does not describe a cluster"):
         parse_cluster(text, FILE)
 

@@ -1,4 +1,4 @@
-"""Getting Apache Kafka: what is asked for, what is accepted, what an interrupted or wrong download leaves."""
+"""Getting Apache Kafka: what is requested, what is accepted, and what an interrupted or wrong download leaves."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def a_jar(content: bytes = b"classes") -> Jar:
 
 
 def put_maven_on_path(directory: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
-    """An outside program named mvn that does what the script says; $OUT is where it is told to put the jars."""
+    """Puts a program named mvn on PATH that runs this script; $OUT is the directory for the jars."""
     maven = directory / "bin" / "mvn"
     maven.parent.mkdir()
     reads_output = 'for word in "$@"; do case "$word" in -DoutputDirectory=*) OUT="${word#*=}";; esac; done\n'
@@ -62,7 +62,7 @@ def test_maven_is_asked_for_exactly_the_pinned_jars_without_their_dependencies()
     } == {"*"}
 
 
-def test_ivy_is_asked_for_the_same() -> None:
+def test_ivy_is_asked_for_exactly_the_pinned_jars_without_their_dependencies() -> None:
     dependencies = ElementTree.fromstring(render_ivy(pinned_jars())).findall("dependencies/dependency")
     assert [(d.get("org"), d.get("name"), d.get("rev")) for d in dependencies] == [
         (jar.group, jar.artifact, jar.version) for jar in pinned_jars()

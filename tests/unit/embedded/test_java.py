@@ -1,4 +1,4 @@
-"""Which Java is taken, and what is said about one that will not do."""
+"""Which Java is used, and what errors say about one that cannot be used."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from journal.errors import EmbeddedKafkaError
 
 
 def put_java(directory: Path, says: str, status: int = 0) -> Path:
-    """An outside program named java that says this of its version."""
+    """Makes a program named java that prints this version."""
     java = directory / "bin" / "java"
     java.parent.mkdir(parents=True)
     java.write_text(f"#!/bin/sh\ncat >&2 <<'EOF'\n{says}\nEOF\nexit {status}\n")

@@ -1,4 +1,4 @@
-"""Pid files, ports and directories: what is ours, what is taken, what is broken."""
+"""Pid files, ports and directories of the embedded Kafka: own, taken and broken ones."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_a_process_is_stopped_from_its_last_thread_s_stop_until_it_goes_on() -> 
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": "x", "started": "y"}', "17"])
-def test_a_broken_pid_file_is_as_good_as_none(tmp_path: Path, text: str) -> None:
+def test_a_broken_pid_file_names_no_process(tmp_path: Path, text: str) -> None:
     (tmp_path / "pid").write_text(text)
     assert read_pid_file(tmp_path / "pid") is None
 
@@ -129,7 +129,7 @@ def test_this_process_has_a_start_time_that_stays() -> None:
     assert start_time(os.getpid()) == start_time(os.getpid()) is not None
 
 
-def test_a_port_that_somebody_listens_on_is_taken() -> None:
+def test_a_port_with_a_listener_is_taken() -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
@@ -166,7 +166,7 @@ def test_cluster_ids_are_22_characters_and_no_options() -> None:
     assert all(len(each) == 22 and not each.startswith("-") for each in made)
 
 
-def test_an_empty_data_directory_is_to_be_formatted(tmp_path: Path) -> None:
+def test_an_empty_data_directory_is_not_formatted_yet(tmp_path: Path) -> None:
     files = broker_files(tmp_path, 1)
     assert not check_formatted(files, CLUSTER, 1)
     files.data.mkdir(parents=True)

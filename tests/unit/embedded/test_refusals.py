@@ -1,4 +1,5 @@
-"""Starts of the embedded Kafka that are refused before a broker runs: what was there stays, and the error says why."""
+"""Starts of the embedded Kafka that are refused before a broker runs: files stay as they were, and the error says
+why."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def _no_java(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def taken() -> Iterator[int]:
-    """A port that somebody listens on."""
+    """A port with a listener."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
@@ -38,7 +39,7 @@ def taken() -> Iterator[int]:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Cluster:
-    """Of the directory; it does not run."""
+    """The cluster of the directory; its brokers do not run."""
     port, controller = choose_free_ports(2, ())
     made = Cluster("AAAAAAAAAAAAAAAAAAAAAA", (port,), (controller,))
     save_cluster(tmp_path, made)
@@ -87,7 +88,7 @@ def test_what_the_disk_refuses_is_an_error_that_names_the_directory(tmp_path: Pa
         EmbeddedKafka(tmp_path).start()
 
 
-def test_no_broker_is_none_and_not_one(tmp_path: Path) -> None:
+def test_a_request_for_no_brokers_is_refused(tmp_path: Path) -> None:
     with pytest.raises(EmbeddedKafkaError, match="0 brokers"):
         EmbeddedKafka(tmp_path, brokers=0)
     with pytest.raises(EmbeddedKafkaError, match="0 brokers"):

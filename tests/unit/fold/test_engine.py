@@ -1,4 +1,4 @@
-"""What golden cases do not show of the engine: errors, skips, the cost of a checkpoint, what it tells."""
+"""Parts of the engine that golden cases do not show: errors, skips, the cost of a checkpoint, and what it tells."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_an_operation_that_its_state_does_not_allow_changes_nothing_but_the_coun
         [prepare(7), rollback(7)],
     ],
 )
-def test_what_comes_and_goes_within_a_checkpoint_costs_no_row(operations: list[Operation]) -> None:
+def test_a_record_added_and_deleted_within_a_checkpoint_costs_no_row(operations: list[Operation]) -> None:
     assert row_types(fold_of(operations)) == ["mark"]
     assert row_types(fold_of(*[[one] for one in operations])) == ["mark"]
 
@@ -228,7 +228,7 @@ def test_changes_may_be_asked_for_again() -> None:
 # ---- what it tells ------------------------------------------------------------------------------------------------
 
 
-def test_of_records_added_those_of_the_kinds_asked_for_are_told_also_if_they_are_deleted_again() -> None:
+def test_added_records_of_the_kinds_asked_for_are_told_even_if_they_are_deleted_again() -> None:
     fold = Fold(Mark(offset=-1), DictBase(), updates_row_bytes_max=64, tell_added=frozenset([7]))
     groups = [
         [marker()],

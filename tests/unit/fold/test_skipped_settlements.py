@@ -1,4 +1,4 @@
-"""A transaction of several shards of which an operator had a shard's PREPARE, COMMIT or ROLLBACK skipped."""
+"""Transactions over several shards in one of which an operator has skipped the PREPARE, COMMIT or ROLLBACK."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.support.in_process import Collected
 SHARDS = 2
 TX = 7 << 10 | 1
 HERE, THERE = 1 << 10, 1 << 10 | 1
-"""Ids of shard 0 and shard 1, which is the transaction's home."""
+"""Ids of shard 0 and of shard 1, which is the transaction's home."""
 
 
 def fold_shard(base: DictBase, shard: int, *groups: Sequence[Operation], skip: int | None = None) -> Mark:
-    """A shard's groups, of which the one at place `skip` is skipped, in its rows; its mark."""
+    """Fold a shard's groups into its rows, but skip the one at place `skip`; returns the mark."""
     fold = Fold(Mark(shard=shard, offset=-1), base, updates_row_bytes_max=4096)
     for place, (offset, timestamp, frame) in enumerate(wal([marker()], *groups)):
         if place == skip:
@@ -48,7 +48,7 @@ def prepared_in(shard: int) -> list[Operation]:
 
 @pytest.mark.parametrize(("settle", "type_"), [(commit, COMMIT), (rollback, ROLLBACK)], ids=["commit", "rollback"])
 @pytest.mark.parametrize("shard", [0, 1], ids=["of_another_shard", "of_its_home"])
-def test_what_a_skipped_settlement_leaves_is_in_doubt_and_can_be_settled(
+def test_a_transaction_whose_settlement_was_skipped_in_a_shard_is_in_doubt_and_can_be_settled(
     settle: Callable[[int, int], Operation], type_: int, shard: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     base = DictBase()
@@ -67,14 +67,14 @@ def test_what_a_skipped_settlement_leaves_is_in_doubt_and_can_be_settled(
     assert [(one.shard, one.type, one.covers) for one in appends] == [(shard, type_, 1)]
 
 
-def test_a_transaction_of_which_a_shards_prepare_was_skipped_is_in_doubt_with_the_rest() -> None:
+def test_a_transaction_whose_prepare_was_skipped_in_a_shard_is_in_doubt_with_its_other_parts() -> None:
     base = DictBase()
     marks = fold_shard(base, 0, prepared_in(0)), fold_shard(base, 1, prepared_in(1), skip=1)
     loader, _ = loaded(base, *marks)
     assert {tx: (data, len(operations)) for tx, (data, operations) in loader.in_doubt.items()} == {TX: (b"", 1)}
 
 
-def test_it_is_summed_up_with_the_shards_that_have_a_part_and_how_many_had_one() -> None:
+def test_a_transaction_in_doubt_names_the_shards_with_parts_and_how_many_there_were() -> None:
     base = DictBase()
     for shard in range(SHARDS):
         fold_shard(base, shard, prepared_in(shard), [commit(TX, 1)], skip=2 if shard == 1 else None)

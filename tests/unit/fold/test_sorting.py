@@ -1,4 +1,4 @@
-"""Frames sorted into runs: what is in them, where one ends, and what a fold makes of records that runs meet again."""
+"""Frames sorted into runs: what runs contain, where they end, and how the fold applies runs on the same records."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def sorted_of(value: Frame, offset: int = OFFSET) -> SortedFrame:
 
 
 def runs_of(*operations: Operation) -> list[Run]:
-    """The same however they are laid out."""
+    """The runs of these operations, which do not depend on their layout in bytes."""
     value = frame(2, *operations)
     runs = sorted_of(value).runs
     assert sort_frame(as_written(value), OFFSET, JOURNAL, 0, 1).runs == runs
@@ -50,7 +50,7 @@ def runs_of(*operations: Operation) -> list[Run]:
 
 
 def ids(run: Run) -> tuple[list[int], list[int], list[int]]:
-    """Added, updated and deleted."""
+    """Ids of added, updated and deleted records."""
     return list(array("q", run.added)), list(array("q", run.updated)), list(array("q", run.deleted))
 
 
@@ -61,7 +61,7 @@ def others(run: Run) -> list[tuple[int, Operation]]:
 # ---- the header ----------------------------------------------------------------------------------------------------
 
 
-def test_a_sorted_frame_has_its_frames_header() -> None:
+def test_a_sorted_frame_has_the_header_of_its_frame() -> None:
     value = frame(7, add(1), update(1), epoch=3, node="node-2", group=5, last=False, issued=11)
     head = (3, "node-2", 2, 11, 5, 7, 6, False, b"")
     assert sorted_of(value)[:-1] == (*head, value.ByteSize())
@@ -70,7 +70,7 @@ def test_a_sorted_frame_has_its_frames_header() -> None:
     assert sort_frame(written, OFFSET, JOURNAL, 0, 1)[:-1] == (*head, len(written))
 
 
-def test_a_marker_is_its_nonce_and_has_no_runs() -> None:
+def test_a_sorted_marker_has_its_nonce_and_no_runs() -> None:
     found = sorted_of(frame(3, marker(), epoch=2, node="node-2"))
     assert (found.epoch, found.node, found.nonce, found.runs) == (2, "node-2", NONCE, [])
     assert found.operations == 1
@@ -100,7 +100,7 @@ def test_a_second_operation_on_a_record_begins_a_run(first: Operation, second: O
 
 
 def kinds_in(run: Run) -> list[tuple[OperationType, int]]:
-    """Type and record of its plain operations."""
+    """Type and record of the plain operations in a run."""
     added, updated, deleted = ids(run)
     plain = [*((add(0).type, each) for each in added), *((update(0).type, each) for each in updated)]
     replaceable = [(op.type, op.id) for _, op in others(run) if not op.tx]
@@ -128,7 +128,7 @@ def test_staged_operations_on_a_record_do_not_end_a_run() -> None:
     assert len(run.others) == 3
 
 
-def test_what_is_replaceable_or_of_a_transaction_keeps_its_index_and_its_order() -> None:
+def test_replaceable_updates_and_operations_of_transactions_keep_their_index_and_order() -> None:
     operations = [add(1), replace(2, b"a", subject=3), add(4, tx=7), update(3), replace(5, b"b"), commit(7, 1)]
     (run, rest) = runs_of(*operations)
     assert others(run) == [(index, operations[index]) for index in (1, 2, 4, 5)]
@@ -191,13 +191,13 @@ def refusal(read: Callable[[], object]) -> str:
         frame(2, issued=-1).SerializeToString(),
     ],
 )
-def test_what_is_no_frame_is_refused_for_the_same_reason(value: bytes) -> None:
+def test_sorting_refuses_bytes_for_the_reason_for_which_decoding_does(value: bytes) -> None:
     reason = refusal(lambda: decode_frame(value, JOURNAL, 0, 1))
     assert reason
     assert refusal(lambda: sort_frame(value, OFFSET, JOURNAL, 0, 1)) == reason
 
 
-def test_a_record_of_another_shard_is_refused() -> None:
+def test_sorting_refuses_a_record_of_another_shard() -> None:
     for operation in (add(1), update(1), delete(1)):
         value = frame(2, operation)
         for raw in (value.SerializeToString(), as_written(value)):
@@ -206,7 +206,7 @@ def test_a_record_of_another_shard_is_refused() -> None:
             assert sort_frame(raw, OFFSET, JOURNAL, 1, 2).operations == 1
 
 
-def test_of_all_golden_frames_those_are_refused_that_are_when_they_are_not_sorted() -> None:
+def test_sorting_refuses_the_golden_frames_that_decoding_refuses() -> None:
     refused = set()
     for case in cases():
         for shard, entries in case.wal.items():
@@ -225,13 +225,14 @@ Groups = Iterable[list[Operation]]
 
 
 class Twice:
-    """Two folds over the same base: one takes frames as they are, the other sorted ones. They must leave the same.
+    """Two folds over the same base: one takes frames as they are, and the other takes sorted ones. Both must leave the
+    same.
 
-    Sorted ones come as from another process: marshalled.
+    Sorted frames are marshalled, as if they came from another process.
     """
 
     def __init__(self, *there: int) -> None:
-        """`there` are records that a checkpoint of long ago has put into the base."""
+        """`there` are records that an old checkpoint has put into the base."""
         before = Fold(Mark(offset=-1), DictBase(), updates_row_bytes_max=64)
         for entry in wal([marker()], [add(each, b"old") for each in there]):
             before.apply(*entry)
@@ -243,7 +244,7 @@ class Twice:
         self._number = 2
 
     def take(self, *operations: Operation, both_plain: bool = False) -> None:
-        """One frame."""
+        """Apply one frame with these operations to both folds."""
         self._number += 1
         value, offset = frame(self._number, *operations), 2 * self._number
         plain, fold = self.folds
@@ -262,12 +263,12 @@ class Twice:
 
     @property
     def counts(self) -> tuple[int, int, int]:
-        """Records, and operations applied and rejected since the start."""
+        """Number of records, and of operations applied and rejected since the start."""
         mark = self.folds[1].mark
         return mark.records, mark.applied, mark.rejected
 
     def data(self, record_id: int) -> bytes:
-        """A record's, after a checkpoint; empty if it is not there."""
+        """The data of a record after a checkpoint; empty if it does not exist."""
         self.checkpoint()
         row = self.bases[1].get(record_key(record_id))
         return b"" if row is None else Record.FromString(row).data
@@ -278,7 +279,7 @@ def received(value: SortedFrame) -> SortedFrame:
     return SortedFrame._make(fields)
 
 
-def test_ids_that_go_down_are_added_and_those_that_are_there_are_not() -> None:
+def test_new_ids_below_the_highest_are_added_and_existing_ones_are_not() -> None:
     twice = Twice(50)
     twice.take(add(90), add(80))
     twice.take(add(70), add(60), add(80))
@@ -289,7 +290,7 @@ def test_ids_that_go_down_are_added_and_those_that_are_there_are_not() -> None:
     assert twice.data(60) == b""
 
 
-def test_the_highest_of_a_frame_that_goes_down_too_is_not_added_again() -> None:
+def test_the_highest_id_of_an_unordered_frame_is_not_added_again() -> None:
     twice = Twice(50)
     twice.take(add(40), add(90))
     twice.take(add(90, b"new"), add(95))
@@ -334,7 +335,7 @@ def test_a_record_added_and_deleted_since_the_checkpoint_is_added_again() -> Non
     assert twice.data(9) == b"again"
 
 
-def test_what_a_frame_that_is_not_sorted_has_added_is_not_added_again() -> None:
+def test_a_record_added_by_an_unsorted_frame_is_not_added_again() -> None:
     twice = Twice(50)
     twice.take(add(60), add(61), both_plain=True)
     twice.take(add(61, b"new"), add(62, b"new"))
@@ -344,7 +345,7 @@ def test_what_a_frame_that_is_not_sorted_has_added_is_not_added_again() -> None:
     assert (twice.data(61), twice.data(62), twice.data(70)) == (b"", b"new", b"")
 
 
-def test_what_a_commit_has_added_is_not_added_again() -> None:
+def test_a_record_added_by_a_commit_is_not_added_again() -> None:
     twice = Twice(50)
     twice.take(add(60, tx=7), add(90, tx=7))
     twice.take(commit(7, 2), add(60, b"new"), add(70, b"new"))
@@ -363,14 +364,14 @@ def test_after_a_checkpoint_records_below_the_highest_are_looked_up_again() -> N
     assert (twice.data(5), twice.data(7), twice.data(9)) == (b"", b"new", b"")
 
 
-def test_the_largest_id_is_there_once() -> None:
+def test_a_record_with_the_largest_id_is_added_once() -> None:
     twice = Twice()
     twice.take(add(ID_MAX))
     twice.take(add(ID_MAX, b"new"), add(1))
     assert twice.counts == (2, 2, 1)
 
 
-def test_updates_and_deletes_of_what_is_not_there_change_nothing() -> None:
+def test_updates_and_deletes_of_missing_records_change_nothing() -> None:
     twice = Twice(5)
     twice.take(update(4), update(6), delete(3), delete(7), replace(8))
     twice.take(delete(5))
@@ -405,7 +406,7 @@ def test_ids_come_as_an_array_or_as_its_bytes() -> None:
     assert [type(run[place]) for place in (0, 2, 4)] == [bytes, bytes, bytes]
 
 
-def test_sorted_frames_are_not_for_a_fold_that_tells() -> None:
+def test_a_fold_that_tells_operations_refuses_sorted_frames() -> None:
     fold = Fold(Mark(offset=-1), DictBase(), updates_row_bytes_max=64, tell=True)
     fold.apply(0, 0, sorted_of(frame(1, marker()), 0))
     with pytest.raises(AssertionError, match="in their order"):

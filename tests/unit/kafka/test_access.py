@@ -1,4 +1,4 @@
-"""What an error of authorisation says: who may not do what with which resource, and what allows it."""
+"""Errors of authorisation say who may not do what with which resource, and which command allows it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_refused_request_names_the_principal_the_resource_and_the_command_that
         assert str(told).endswith(f": {says}")
 
 
-def test_any_other_error_says_nothing_of_it() -> None:
+def test_an_error_that_is_not_one_of_authorisation_names_no_permission() -> None:
     request = access_of("b:1", {}).asks(*NEEDS)
     assert "may not" not in str(operating_error("call", KafkaError(KafkaError._TIMED_OUT), request))
 
@@ -62,5 +62,5 @@ def test_any_other_error_says_nothing_of_it() -> None:
         ({"sasl.username": "me", "security.protocol": "SASL_PLAINTEXT"}, "User:me"),
     ],
 )
-def test_a_client_is_who_its_properties_say(properties: dict[str, str], principal: str) -> None:
+def test_a_clients_principal_follows_from_its_properties(properties: dict[str, str], principal: str) -> None:
     assert access_of("b:1", properties).principal == principal

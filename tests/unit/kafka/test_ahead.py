@@ -1,4 +1,4 @@
-"""Clients that wait, connected, for whoever asks first. The Kafka is the simulated one, and tells what it made."""
+"""Clients that are connected ahead of their use. The Kafka is simulated, and notes the clients that it made."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KEPT = [Sent(WAL, 0, None, b"kept")]
 
 
 class Kafka(SimulatedKafka):
-    """One that can be away, and keeps what it made."""
+    """A simulated Kafka that can be unavailable, and that keeps the clients it made."""
 
     def __init__(self) -> None:
         self.broker = SimulatedBroker(Timeline(), Faults())
@@ -44,7 +44,7 @@ class Kafka(SimulatedKafka):
 
 
 class Reader(SimulatedReader):
-    """One that says whether it was asked, and closed."""
+    """A simulated reader that notes whether it was asked and closed."""
 
     def __init__(self, kafka: Kafka, topic: str, *, committed: bool) -> None:
         super().__init__(Requests(kafka.broker, "node"), topic, committed=committed, records_per_poll=100)
@@ -67,7 +67,7 @@ def clients_of(kafka: Kafka) -> AheadClients:
     return AheadClients(kafka, "j", lambda: range(SHARDS), kafka.broker.timeline.now)
 
 
-def test_what_was_made_ahead_is_given_out_once() -> None:
+def test_a_client_made_ahead_is_given_out_once() -> None:
     kafka = Kafka()
     clients = clients_of(kafka)
     clients.keep(LIMIT_S)
@@ -91,7 +91,7 @@ def test_a_producer_that_waits_is_not_initialised() -> None:
     assert active.commit_transaction(LIMIT_S)
 
 
-def test_what_is_asked_for_otherwise_is_made_for_it() -> None:
+def test_a_client_for_another_purpose_is_made_when_it_is_asked_for() -> None:
     kafka = Kafka()
     clients = clients_of(kafka)
     clients.keep(LIMIT_S)
@@ -100,7 +100,7 @@ def test_what_is_asked_for_otherwise_is_made_for_it() -> None:
     assert clients.reader("j.table", wait_ms=LOOK_MS) not in kafka.readers[:4]
 
 
-def test_connections_are_used_so_that_they_stay_and_nothing_is_made_twice() -> None:
+def test_waiting_clients_keep_their_connections_and_are_made_once() -> None:
     kafka = Kafka()
     clients = clients_of(kafka)
     for _ in range(3):
@@ -121,7 +121,7 @@ def test_a_client_that_no_broker_answers_is_thrown_away() -> None:
     assert clients.reader(WAL, wait_ms=LOOK_MS) in kafka.readers[made:]
 
 
-def test_whoever_takes_one_is_not_disturbed_by_the_making_of_the_next() -> None:
+def test_taking_a_client_does_not_wait_for_the_making_of_the_next() -> None:
     kafka = Kafka()
     clients = clients_of(kafka)
     clients.keep(LIMIT_S)
@@ -137,7 +137,7 @@ def test_whoever_takes_one_is_not_disturbed_by_the_making_of_the_next() -> None:
     assert clients.transactional_producer(WRITER) is kafka.producers[1]
 
 
-def test_those_that_nobody_took_are_closed_and_none_is_kept_afterwards() -> None:
+def test_clients_that_nobody_took_are_closed_and_none_is_kept_afterwards() -> None:
     kafka = Kafka()
     clients = clients_of(kafka)
     clients.keep(LIMIT_S)

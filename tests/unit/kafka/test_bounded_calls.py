@@ -1,4 +1,4 @@
-"""Calls that may never return, and a producer one of whose calls does not."""
+"""Calls that may never return, and a producer with such a call."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CONSUMED = Consumed("group", {("orders", 0): 7})
 
 
 class Handles:
-    """Makes what stands for confluent-kafka's producer, and notes in which threads these end."""
+    """Makes stand-ins for confluent-kafka's producer, and notes the threads in which they end."""
 
     def __init__(self) -> None:
         self.commit_offsets: Callable[[], None] = lambda: None
@@ -57,7 +57,7 @@ def handles(monkeypatch: pytest.MonkeyPatch) -> Handles:
 
 @pytest.fixture
 def answer() -> Iterator[threading.Event]:
-    """What a call waits for: set at the end, so that no thread stays."""
+    """The event that a call waits for. It is set at the end, so that no thread stays."""
     answer = threading.Event()
     yield answer
     answer.set()
@@ -67,7 +67,7 @@ def a_producer() -> KafkaTransactionalProducer:
     return KafkaTransactionalProducer(ClientSettings("b:1"), "id", CommitTimes())
 
 
-def test_what_a_call_gives_or_raises_is_passed_on() -> None:
+def test_a_bounded_call_passes_its_result_or_error_on() -> None:
     def refuse() -> None:
         raise LookupError("refused")
 
@@ -76,7 +76,7 @@ def test_what_a_call_gives_or_raises_is_passed_on() -> None:
         call_within(LIMIT_S, refuse)
 
 
-def test_a_call_that_does_not_return_is_left(answer: threading.Event) -> None:
+def test_a_call_that_does_not_return_is_left_behind_in_its_thread(answer: threading.Event) -> None:
     with pytest.raises(DeadlineError):
         call_within(SHORT_S, answer.wait)
 
@@ -95,7 +95,7 @@ def test_offsets_whose_commit_never_returns_are_a_fatal_error_in_time(
     assert not answer.is_set(), "nobody has waited for the call"
 
 
-def test_a_handle_whose_call_never_returns_is_ended_by_nobody(handles: Handles, answer: threading.Event) -> None:
+def test_a_producer_whose_call_never_returns_is_not_ended(handles: Handles, answer: threading.Event) -> None:
     handles.commit_offsets = lambda: void(answer.wait())
     producer = a_producer()
     with suppress(FatalProducerError):
@@ -112,14 +112,14 @@ def refuse_as_fenced() -> None:
     raise KafkaException(KafkaError(KafkaError._FENCED, "fenced", True))
 
 
-def test_what_a_commit_of_offsets_raises_is_sorted(handles: Handles) -> None:
+def test_an_error_of_a_commit_of_offsets_becomes_one_of_ours(handles: Handles) -> None:
     handles.commit_offsets = refuse_as_fenced
     with pytest.raises(FatalProducerError) as met:
         a_producer().send_offsets(CONSUMED, LIMIT_S)
     assert met.value.fenced
 
 
-def test_a_handle_ends_when_its_producer_is_closed_after_an_error(handles: Handles) -> None:
+def test_a_producer_ends_when_it_is_closed_after_an_error(handles: Handles) -> None:
     handles.commit_offsets = refuse_as_fenced
     producer = a_producer()
     with suppress(FatalProducerError):

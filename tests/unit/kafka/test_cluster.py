@@ -1,4 +1,4 @@
-"""Brokers that have not heard yet of what another one has made, and brokers that die as they are asked."""
+"""Brokers that have not heard yet of a new topic, and brokers that die while they are asked."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _done(value: Any) -> Future[Any]:
     return future
 
 
-def test_one_that_nobody_has_any_more_is_gone_without_a_collection() -> None:
+def test_a_cluster_client_without_references_ends_without_the_garbage_collector() -> None:
     gc.disable()
     try:
         gone = weakref.ref(KafkaCluster(ClientSettings("127.0.0.1:1", {})))
@@ -60,7 +60,7 @@ def test_one_that_nobody_has_any_more_is_gone_without_a_collection() -> None:
         gc.enable()
 
 
-def test_one_that_was_closed_asks_for_no_group_either() -> None:
+def test_a_closed_cluster_client_refuses_requests_about_groups() -> None:
     cluster = KafkaCluster(ClientSettings("127.0.0.1:1", {}))
     cluster.close()
     with pytest.raises(ClosedError):
@@ -80,7 +80,7 @@ def test_a_topic_that_was_just_made_is_asked_for_until_the_broker_knows_it() -> 
     assert cluster.describe(["made", "there"], LIMIT_S).keys() == {"made", "there"}
 
 
-def test_one_that_is_missing_for_good_is_left_out() -> None:
+def test_a_topic_that_does_not_exist_is_left_out() -> None:
     cluster = cluster_of({"made": 0, "there": 0})
     cluster.create("made", 1, 1, {}, LIMIT_S)
     assert cluster.describe(["there", "nobody's"], LIMIT_S).keys() == {"there"}
@@ -89,14 +89,14 @@ def test_one_that_is_missing_for_good_is_left_out() -> None:
 
 
 class Dying:
-    """An admin client of a cluster in which a broker has just died: it is counted until the cluster was asked again so
-    often, and whatever it is asked fails as librdkafka has it fail."""
+    """An admin client of a cluster in which a broker has just died. The cluster counts this broker until it was asked
+    again several times, and every request to it fails as in librdkafka."""
 
     def __init__(self, counted: int) -> None:
         self.counted = counted
         self.asked: list[str] = []
         self.given_s: list[float] = []
-        """What broker 3 was asked with."""
+        """Time-outs of the requests to broker 3."""
         self.topics_asked = 0
 
     def describe_cluster(self, **_: float) -> Future[Any]:
@@ -149,13 +149,13 @@ def test_a_broker_that_has_just_died_is_asked_for_its_settings_until_the_cluster
     assert client.asked == ["1", "2", "3", "3", "3"]
 
 
-def test_one_that_has_just_died_is_waited_for_during_half_of_the_time_or_little() -> None:
+def test_a_broker_that_has_just_died_takes_at_most_half_of_the_time() -> None:
     cluster, client = dying(3)
     assert cluster.broker_config("a", 60.0).keys() == {1, 2}
     assert [round(given_s, 1) for given_s in client.given_s] == [5.0, 5.0, 10.0]
 
 
-def test_what_a_dying_broker_did_not_answer_is_asked_again_by_a_client_that_knows_nothing() -> None:
+def test_a_request_that_a_dying_broker_did_not_answer_is_repeated_by_a_new_client() -> None:
     cluster, client = dying(2)
     made = asked_for_groups(cluster, client)
     assert cluster.group_members("group", LIMIT_S) == []
@@ -164,7 +164,8 @@ def test_what_a_dying_broker_did_not_answer_is_asked_again_by_a_client_that_know
 
 
 def asked_for_groups(cluster: KafkaCluster, client: Any) -> list[Any]:
-    """Have this one asked for them; each time that it would have been made is told."""
+    """Makes the cluster client use this client for groups; returns a list with one entry each time that it makes
+    one."""
     made: list[Any] = []
 
     def make() -> Any:
@@ -187,7 +188,7 @@ class Silent:
 
 
 def test_a_coordinator_that_does_not_answer_is_not_waited_for_though_its_request_has_all_the_time() -> None:
-    """librdkafka may end the process behind one whose time is over."""
+    """librdkafka may end the process when a request's own time-out passes, so requests have none."""
     cluster, client = KafkaCluster(ClientSettings("127.0.0.1:1", {})), Silent()
     made = asked_for_groups(cluster, client)
     with pytest.raises(KafkaUnavailableError, match="no answer within"):
@@ -203,7 +204,7 @@ def test_a_topic_is_made_though_a_broker_dies_meanwhile() -> None:
 
 
 class Slow:
-    """An admin client that answers whoever has time for it."""
+    """An admin client that answers requests with enough time."""
 
     def __init__(self, needs_s: float) -> None:
         self.needs_s = needs_s
@@ -216,14 +217,14 @@ class Slow:
         return _done(SimpleNamespace(cluster_id="id"))
 
 
-def test_one_that_is_slow_is_given_more_time_each_time_it_is_asked() -> None:
+def test_a_slow_broker_gets_more_time_with_each_attempt() -> None:
     cluster, client = KafkaCluster(ClientSettings("127.0.0.1:1", {})), Slow(12.0)
     cluster._client = client  # type: ignore[assignment]
     assert cluster.cluster_id(60.0) == "id"
     assert client.given_s == [5.0, 10.0, 20.0]
 
 
-def test_nobody_is_asked_for_longer_than_was_said() -> None:
+def test_requests_end_within_the_callers_time_out() -> None:
     ticks, client = count(step=0.1), Dying(10**6)
     cluster = KafkaCluster(ClientSettings("127.0.0.1:1", {}), clock=lambda: next(ticks))
     cluster._client = client  # type: ignore[assignment]
@@ -233,14 +234,14 @@ def test_nobody_is_asked_for_longer_than_was_said() -> None:
 
 
 class BrokenOff(Future[Any]):
-    """An answer for which nobody waits to the end."""
+    """The answer to a request that was broken off."""
 
     def result(self, timeout: float | None = None) -> Any:
         raise KeyboardInterrupt
 
 
-def test_a_client_is_not_let_go_before_what_it_has_asked_is_answered() -> None:
-    """librdkafka aborts the process if the answer comes while the client is destroyed."""
+def test_a_client_is_not_destroyed_before_its_last_request_is_answered() -> None:
+    """librdkafka ends the process if an answer comes while the client is destroyed."""
     cluster, answer = cluster_of({}), BrokenOff()
     cluster._client.describe_topics = lambda topics, **_: {"t": answer}  # type: ignore
     with pytest.raises(KeyboardInterrupt):

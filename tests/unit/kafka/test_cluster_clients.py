@@ -1,4 +1,4 @@
-"""Clients that ask for a moment are let go of: each one has threads and connections."""
+"""Clients that are used for a moment are closed, because each has threads and connections."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LIMIT_S = 5.0
 
 
 class Lending(SimulatedKafka):
-    """Keeps the administrator's clients that it made."""
+    """Keeps the administration clients that it made."""
 
     def __init__(self, broker: SimulatedBroker) -> None:
         super().__init__(broker)
@@ -34,7 +34,7 @@ class Lending(SimulatedKafka):
         self.made.clear()
 
 
-def test_whoever_asks_about_topics_lets_go_of_its_client() -> None:
+def test_commands_about_topics_close_their_cluster_client() -> None:
     broker = SimulatedBroker(Timeline(), Faults())
     kafka, now = Lending(broker), broker.timeline.now
     init_journal(kafka, SETTINGS, lambda: b"A" * 16, clock=now, wall_ms=now, timeout_s=LIMIT_S)

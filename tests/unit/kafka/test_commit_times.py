@@ -17,12 +17,12 @@ def times(*took_s: float) -> CommitTimes:
     return found
 
 
-def test_where_commits_are_quick_a_repetition_is_too() -> None:
+def test_after_quick_commits_requests_are_repeated_soon() -> None:
     assert times().backoff_ms == times(FAST_S, FAST_S).backoff_ms == RETRY_BACKOFF_MS
 
 
 @pytest.mark.parametrize("took_s", [0.1, SLOW_S, 0.5, 1.0])
-def test_where_every_commit_is_slow_the_next_producer_repeats_none_that_takes_so_long(took_s: float) -> None:
+def test_after_slow_commits_the_next_producer_repeats_no_commit_that_takes_as_long(took_s: float) -> None:
     backoff_ms = times(took_s).backoff_ms
     assert took_s < repeated_after_s(backoff_ms)
     assert backoff_ms <= BACKOFF_MS_MAX
@@ -44,5 +44,5 @@ def test_the_slowest_kind_of_call_counts() -> None:
     assert found.backoff_ms == times(2 * SLOW_S).backoff_ms
 
 
-def test_it_never_becomes_as_long_as_what_a_record_has_to_be_delivered() -> None:
+def test_the_back_off_stays_below_the_time_for_delivering_a_record() -> None:
     assert times(30.0).backoff_ms == BACKOFF_MS_MAX

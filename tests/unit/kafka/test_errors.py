@@ -35,7 +35,7 @@ from journal.kafka.errors import (
         (KafkaError(KafkaError._TIMED_OUT, fatal=True, retriable=True), FatalProducerError),
     ],
 )
-def test_errors_of_a_transaction_are_sorted_three_ways(error: KafkaError, kind: type[ProducerError]) -> None:
+def test_errors_of_a_transaction_are_retriable_abortable_or_fatal(error: KafkaError, kind: type[ProducerError]) -> None:
     assert type(producer_error("call", error)) is kind
 
 

@@ -1,4 +1,4 @@
-"""What is committed with offsets beside them."""
+"""The metadata that are committed with offsets."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ def test_the_id_of_a_topic_is_kept_with_its_offsets(topic_id: str) -> None:
 
 
 @pytest.mark.parametrize("metadata", [None, "", "zGx0rC7QQ1SdJp2kqkR6AA", "set by hand"])
-def test_what_another_tool_commits_with_an_offset_says_nothing_of_its_topic(metadata: str | None) -> None:
+def test_metadata_of_other_tools_tell_no_topic_id(metadata: str | None) -> None:
     assert topic_id_in(metadata) == ""

@@ -1,4 +1,4 @@
-"""What confluent-kafka's C code may raise, and never should."""
+"""Errors that confluent-kafka's C code loses."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_system_error_is_a_lost_one() -> None:
         with_lost_errors(lose)
 
 
-def test_other_errors_and_results_pass() -> None:
+def test_errors_and_results_that_are_not_lost_pass_unchanged() -> None:
     def refuse() -> None:
         raise KafkaException(KafkaError(KafkaError._FENCED))
 

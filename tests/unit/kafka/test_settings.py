@@ -56,7 +56,7 @@ def test_producers_for_many_partitions_wait_longer_for_their_batches(
         "test.mock.num.brokers",
     ],
 )
-def test_what_safety_needs_cannot_be_set(name: str) -> None:
+def test_properties_that_safety_needs_cannot_be_set(name: str) -> None:
     with pytest.raises(ConfigError, match=name):
         KafkaClients(NOWHERE, {name: "1"})
 
@@ -74,7 +74,7 @@ def test_a_property_that_librdkafka_does_not_know_is_refused_when_a_client_is_ma
             make()
 
 
-def test_a_delivery_ends_before_its_transaction_does() -> None:
+def test_a_records_delivery_timeout_is_below_its_transactions_timeout() -> None:
     settings = ClientSettings(NOWHERE, transaction_timeout_ms=5000)
     config = settings.transactional("id")
     assert config["message.timeout.ms"] == 4000 < 5000 == config["transaction.timeout.ms"]

@@ -1,4 +1,4 @@
-"""The journal kept in a local RocksDB: the same meaning as in Kafka, on one disk, whatever is killed."""
+"""A journal in a local RocksDB has the same meaning as one in Kafka, whatever process is killed."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ LIMIT_S = 10.0
 
 
 def loaded(directory: Path) -> Collected:
-    """What the next activation loads."""
+    """The state that the next activation loads."""
     loader = Collected()
     with LocalJournal(directory) as journal:
         journal.activate(loader)
@@ -246,7 +246,7 @@ def test_a_prepared_transaction_survives_reopens_with_its_locks_until_it_is_sett
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_what_a_prepared_transaction_did_is_done_with_its_outcome(tmp_path: Path, committed: bool) -> None:
+def test_operations_of_a_prepared_transaction_take_effect_with_its_outcome(tmp_path: Path, committed: bool) -> None:
     with active(tmp_path / "a") as journal:
         tx, record_id = journal.begin(), journal.new_id()
         operation = journal.add(record_id, KIND, b"", tx=tx)
@@ -264,7 +264,7 @@ def test_what_a_prepared_transaction_did_is_done_with_its_outcome(tmp_path: Path
         assert operation.done
 
 
-def test_of_what_is_in_doubt_when_a_journal_closes_the_outcome_is_not_known(tmp_path: Path) -> None:
+def test_the_outcome_of_a_group_in_doubt_at_a_close_is_unknown(tmp_path: Path) -> None:
     with active(tmp_path / "a") as journal:
         in_doubt, open_ = journal.begin(), journal.begin()
         prepared = journal.add(journal.new_id(), KIND, b"", tx=in_doubt)
@@ -305,7 +305,7 @@ def test_each_activation_is_the_next_epoch_and_issues_ids_that_none_before_it_di
             journal.add(ids[-1], KIND, b"").wait()
 
 
-def test_an_id_of_what_is_not_in_the_journal_is_never_given_again(tmp_path: Path) -> None:
+def test_a_volatile_id_is_never_issued_again(tmp_path: Path) -> None:
     issued: list[int] = []
     for _ in range(3):
         with active(tmp_path / "a") as journal:
@@ -390,7 +390,7 @@ def test_a_directory_with_other_rows_than_its_marks_say_is_to_be_restored(tmp_pa
         journal.activate(NullLoader())
 
 
-def test_another_process_that_has_the_directory_keeps_it(tmp_path: Path) -> None:
+def test_a_directory_that_another_process_has_is_refused(tmp_path: Path) -> None:
     opening = "import sys; from pathlib import Path; from journal.local.journal import LocalJournal\n"
     opening += "LocalJournal(Path(sys.argv[1])).start()"
     with active(tmp_path / "a"):
@@ -398,7 +398,7 @@ def test_another_process_that_has_the_directory_keeps_it(tmp_path: Path) -> None
     assert "LocalStorageError" in ended.stderr
 
 
-def test_it_needs_no_kafka_client() -> None:
+def test_a_local_journal_imports_no_kafka_client() -> None:
     asking = "import sys, journal.local.journal; sys.exit('confluent_kafka' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", asking], check=False).returncode == 0
 
@@ -469,7 +469,7 @@ def test_whatever_a_write_raises_leaves_the_outcome_unknown_and_what_a_read_rais
     tmp_path: Path, is_written: bool
 ) -> None:
     class Raising(RocksStore):
-        """Its third write raises something that nobody has foreseen, done or not."""
+        """A store whose third write raises an unforeseen error, before or after it has written."""
 
         writes = 0
 
@@ -509,7 +509,7 @@ def test_whatever_a_write_raises_leaves_the_outcome_unknown_and_what_a_read_rais
 
 
 class Steps:
-    """A clock and wall time that only move when asked."""
+    """A clock and a wall clock that move only when asked."""
 
     def __init__(self) -> None:
         self.now = 1_700_000_000_000.0
@@ -578,7 +578,7 @@ def test_rows_are_those_that_the_engine_folds_from_the_same_frames(tmp_path: Pat
         group_by_group = fold_entries(entries, JOURNAL, shard, shards, updates_row_bytes_max=60, checkpoint=always)
         at_once = fold_entries(entries, JOURNAL, shard, shards, updates_row_bytes_max=60)
         assert unchained(mine) == unchained(group_by_group.rows)
-        # a row that was written more than once may say the same in other bytes
+        # A row that was written more than once may have other bytes with the same meaning.
         assert outcome_of_rows(mine, shard) == outcome_of_rows(at_once.rows, shard)
         assert (group_by_group.stopped, at_once.stopped) == (None, None)
 

@@ -1,4 +1,4 @@
-"""How long ago something was, on a machine that was suspended, or whose clock was set."""
+"""The age of moments on a machine that was suspended, or whose clock was set."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def test_a_clock_that_was_set_back_makes_nothing_younger() -> None:
     assert Moment(time.monotonic() - HOUR_S, time.time() + HOUR_S).age_s >= HOUR_S
 
 
-def test_what_is_now_is_not_long_ago_and_what_never_was_is() -> None:
+def test_a_moment_now_is_not_long_ago_and_one_that_never_was_is() -> None:
     assert 0.0 <= Moment.now().age_s < HOUR_S < LONG_AGO.age_s
 
 
 class Clocks:
-    """Both clocks of a machine, at one o'clock, and what an `AgreedTime` over a minute makes of them."""
+    """Both clocks of a machine, at one o'clock, and an `AgreedTime` over a minute that reads them."""
 
     def __init__(self) -> None:
         self.wall_ms = 3_600_000.0
@@ -31,7 +31,7 @@ class Clocks:
         self.agreed = AgreedTime(lambda: self.wall_ms, lambda: self.elapsed_ms, 60_000)
 
     def passes(self, ms: float, *, slower_ms: float = 0.0) -> float:
-        """Time goes on by so much, by the wall's clock `slower_ms` less; the agreed time then, as the wall shows it."""
+        """Let time pass, by the wall clock `slower_ms` less; returns the agreed time then."""
         self.elapsed_ms += ms
         self.wall_ms += ms - slower_ms
         return self.agreed() - self.wall_ms

@@ -1,4 +1,4 @@
-"""Descriptors are looked at before anything begins: the limit is raised, or the error says what it has to be."""
+"""The limit of open files is checked before anything begins: it is raised, or the error says what it has to be."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def run(limits: str, *command: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("limits", ["ulimit -n 300", "ulimit -n 200", "ulimit -Hn 300; ulimit -Sn 64"])
-def test_a_limit_that_is_enough_or_can_be_raised_is_no_trouble(limits: str) -> None:
+def test_a_limit_of_descriptors_that_suffices_or_can_be_raised_is_accepted(limits: str) -> None:
     ended = run(limits, sys.executable, "-c", REQUIRES)
     assert (ended.returncode, ended.stdout) == (0, "began\n")
 
 
-def test_one_that_is_too_low_is_an_error_with_the_number() -> None:
+def test_a_limit_of_descriptors_that_is_too_low_is_an_error_with_the_number_needed() -> None:
     ended = run("ulimit -n 199", sys.executable, "-c", REQUIRES)
     assert ended.returncode == 1
     assert "a worker needs 200 open files and connections, and may have 199: allow it more" in ended.stderr
@@ -34,7 +34,7 @@ def test_one_that_is_too_low_is_an_error_with_the_number() -> None:
 
 
 @pytest.mark.parametrize("command", ["queues", "worker", "status"])
-def test_a_command_says_at_once_that_it_may_have_too_few(command: str) -> None:
+def test_a_command_that_may_have_too_few_descriptors_says_so_at_once(command: str) -> None:
     ended = run("ulimit -n 40", sys.executable, "-c", "from journal.cli.main import main; main()", command)
     assert ended.returncode == 1
     assert ended.stderr.startswith("error: a command needs 128 open files and connections, and may have 40: allow")

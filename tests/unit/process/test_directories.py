@@ -1,4 +1,5 @@
-"""Directories of a user who has no home, and maybe no name, as in a container: only what needs one asks for it."""
+"""Directories of a user without a home directory or a name, as in a container: only commands that need one ask for
+it."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from journal.errors import ConfigError
 
 @pytest.fixture
 def nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A user id that is in no list, and an environment that says nothing."""
+    """A user id that is in no list, with an environment that tells no directory."""
 
     def unknown(uid: int) -> None:
         raise KeyError(f"getpwuid(): uid not found: {uid}")
@@ -42,7 +43,7 @@ def nobody(monkeypatch: pytest.MonkeyPatch) -> None:
         (default_directory, "--dir or KAFKA_JOURNAL_KAFKA_DIR or XDG_DATA_HOME or HOME"),
     ],
 )
-def test_what_needs_a_directory_names_the_settings_that_give_it_one(
+def test_an_error_about_a_missing_home_names_the_settings_that_replace_it(
     asked: Callable[[], Path], settings: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(ConfigError, match=r"user id \d+ has no home directory here: set ") as raised:
@@ -59,7 +60,7 @@ def test_settings_and_an_operator_need_no_directory() -> None:
 
 
 @pytest.mark.usefixtures("nobody")
-def test_a_command_says_so_and_not_where_in_the_program_it_was() -> None:
+def test_a_command_reports_a_missing_home_without_a_traceback() -> None:
     ended = CliRunner().invoke(app, ["kafka", "status"])
     assert ended.exit_code == 2
     assert "KAFKA_JOURNAL_KAFKA_DIR" in ended.stderr

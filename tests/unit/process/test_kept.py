@@ -1,11 +1,11 @@
-"""What is kept of the senders' names and keys is bounded in bytes, whatever they send."""
+"""The table of kept results is bounded in bytes, whatever senders choose as names and keys."""
 
 from __future__ import annotations
 
 from journal.process.kept import Kept
 
 
-def test_what_was_kept_is_found_until_there_is_no_room() -> None:
+def test_kept_values_are_found_until_the_table_is_full() -> None:
     kept: Kept[str, int] = Kept(10_000)
     for number in range(1000):
         assert kept.keep(f"name-{number}", number, 300) == number
@@ -14,7 +14,7 @@ def test_what_was_kept_is_found_until_there_is_no_room() -> None:
     assert 0 < len(kept) < 20
 
 
-def test_what_is_long_is_not_kept() -> None:
+def test_long_values_are_not_kept() -> None:
     kept: Kept[str, int] = Kept()
     assert kept.keep("n" * 20_000, 1, 20_000) == 1
     assert not kept

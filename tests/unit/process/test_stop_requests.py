@@ -1,4 +1,4 @@
-"""A process that is asked to stop again ends at once, unless it was the same request."""
+"""A process that is asked to stop again ends at once, unless both signals are one request."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from journal.process.stop_requests import StopRequests
 
 IGNORED = signal.SIGURG
-"""By default: whoever raises it again goes on."""
+"""A signal that is ignored by default, so that raising it again does nothing."""
 
 
 @pytest.fixture

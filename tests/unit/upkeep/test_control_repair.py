@@ -1,4 +1,4 @@
-"""`repair control`: what it writes where control rows were lost, and that an activation then goes on."""
+"""`repair control`: the rows that it writes where control rows were lost, and activations after it."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_row_that_cannot_be_read_is_lost_and_the_repair_says_so(key: bytes, by
     assert scene.activate().writer.claim.epoch == 4
 
 
-def test_a_row_that_cannot_be_read_and_came_since_is_not_agreed_to() -> None:
+def test_an_unreadable_row_that_came_after_the_plan_stops_the_repair() -> None:
     scene = lost(1)
     repairing = repairer(scene)
     agreed = repairing.plan()
@@ -120,7 +120,7 @@ def test_a_wal_that_lost_the_newest_marker_goes_on_with_what_is_left() -> None:
     assert scene.activate().writer.claim.epoch == 3
 
 
-def test_without_a_frame_the_journal_has_to_be_said() -> None:
+def test_a_wal_without_frames_needs_the_journals_uuid_from_the_operator() -> None:
     scene = lost(None)
     for shard, end in enumerate(scene.ends()):
         scene.kafka.cluster().delete_records(WAL, {shard: end}, LIMIT_S)
@@ -130,7 +130,7 @@ def test_without_a_frame_the_journal_has_to_be_said() -> None:
     assert scene.activate().writer.claim.epoch == 4
 
 
-def test_frames_of_more_than_one_journal_are_nobodys() -> None:
+def test_a_wal_with_frames_of_several_journals_is_repaired_for_one_of_their_uuids() -> None:
     scene = lost(None)
     foreign = frame(1, marker(), journal=b"x" * 16).SerializeToString()
     write_anew(scene.broker, WAL, [(None, b"no frame"), (None, foreign)], 1)
@@ -141,7 +141,7 @@ def test_frames_of_more_than_one_journal_are_nobodys() -> None:
     assert repairer(scene, uuid=JOURNAL).plan().identity.journal == JOURNAL
 
 
-def test_what_was_agreed_to_is_written_or_nothing() -> None:
+def test_a_repair_whose_plan_has_changed_writes_nothing() -> None:
     scene = lost(1)
     repairing = repairer(scene)
     agreed = repairing.plan()

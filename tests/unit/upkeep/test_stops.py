@@ -1,4 +1,4 @@
-"""What `status`, `verify` and `repair` say of a shard whose WAL cannot be read on."""
+"""What `status`, `verify` and `repair` say about a shard whose WAL cannot be read further."""
 
 from __future__ import annotations
 

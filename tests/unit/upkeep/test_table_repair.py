@@ -1,4 +1,4 @@
-"""`repair table`: what it writes to a table with rows that no worker wrote, and that loads go on then."""
+"""`repair table`: what it writes to a table with rows that no worker wrote, and loads after it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def row(number: int, data: bytes) -> bytes:
 
 
 class Table:
-    """One shard of a table that a worker has written to: three records at two marks."""
+    """One shard of a table to which a worker has written: three records at two marks."""
 
     def __init__(self, faults: Faults | None = None) -> None:
         self.broker = SimulatedBroker(Timeline(), faults or Faults())
@@ -100,7 +100,7 @@ class Table:
         repairing.write(repairing.plan())
 
     def loaded(self) -> dict[bytes, bytes]:
-        """Data by key, as a copy of before, which follows, and a new one have it: both as many as the marks say."""
+        """Data by key, as in a copy that follows and in a new copy. Both must have the numbers in the marks."""
         found = []
         for replica, store in (self.copy, self.replica()):
             replica.poll(LIMIT_S)
@@ -123,14 +123,14 @@ def test_rows_behind_the_last_mark_go_and_what_they_hid_comes_back() -> None:
         table.repairer().plan()
 
 
-def test_a_row_with_a_key_that_is_none_cannot_be_hidden() -> None:
+def test_a_row_with_an_impossible_key_stops_the_repair_of_its_table() -> None:
     table = Table()
     table.write((b"not a key", b"x"))
     with pytest.raises(RepairError, match=r"j.table\[1\]@\d+: not a table key.*made anew from the WAL"):
         table.repairer().plan()
 
 
-def test_rows_of_another_shard_go_wherever_they_are() -> None:
+def test_rows_of_another_shard_are_deleted_wherever_they_are() -> None:
     table, stray = Table(), key(7, shard=0)
     table.write((stray, b"x"))
     table.checkpoint(3, {}, records=3)
@@ -141,7 +141,7 @@ def test_rows_of_another_shard_go_wherever_they_are() -> None:
     assert {name for name, _ in store.scan(b"r")} == THREE.keys()
 
 
-def test_a_row_that_a_mark_follows_is_to_be_named() -> None:
+def test_a_row_before_a_mark_is_deleted_only_if_it_is_named() -> None:
     table = Table()
     table.write((key(7), row(7, b"stray")))
     table.checkpoint(3, {}, records=3)
@@ -155,7 +155,7 @@ def test_a_row_that_a_mark_follows_is_to_be_named() -> None:
     assert table.loaded() == THREE
 
 
-def test_what_is_lost_stays_lost_if_that_is_what_the_operator_says() -> None:
+def test_lost_rows_stay_lost_if_the_operator_says_so() -> None:
     table = Table()
     table.write((key(2), None))
     table.checkpoint(3, {}, records=3)
@@ -187,7 +187,7 @@ def test_a_worker_that_nobody_knew_of_is_fenced() -> None:
     assert table.loaded() == THREE
 
 
-def test_what_was_agreed_to_is_written_or_nothing() -> None:
+def test_a_repair_whose_plan_has_changed_writes_nothing() -> None:
     table = Table()
     table.write((key(7), row(7, b"stray")))
     repairing = table.repairer()
@@ -199,7 +199,7 @@ def test_what_was_agreed_to_is_written_or_nothing() -> None:
     assert table.loaded() == THREE
 
 
-def test_nothing_is_written_behind_what_a_deposed_leader_has_not_shown() -> None:
+def test_a_repair_that_read_from_a_deposed_leader_writes_nothing() -> None:
     table = Table()
     table.write((key(7), row(7, b"stray")))
     table.kafka.depose(TABLE)
@@ -227,7 +227,7 @@ class At(Faults):
 
 
 @pytest.mark.parametrize("fault", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
-def test_killed_at_any_step_it_has_written_all_or_nothing_and_another_one_mends_the_rest(fault: Fault) -> None:
+def test_a_table_repair_killed_at_any_step_has_written_all_or_nothing_and_can_be_repeated(fault: Fault) -> None:
     counting = At()
     table = Table(counting)
     table.write((key(7), row(7, b"stray")), (key(2), row(2, b"stray")))

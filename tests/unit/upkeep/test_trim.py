@@ -1,4 +1,4 @@
-"""How far a shard's WAL can be trimmed, whatever lies in it; and nothing is deleted before it is written down."""
+"""How far a shard's WAL can be trimmed, and that nothing is deleted before the control row is written."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SETTINGS = load_settings(None, journal="j", bootstrap_servers="nowhere:1")
 
 
 class Deaf(Faults):
-    """Administration has no answer while it is `on`."""
+    """Requests of administration get no answer while `on` is set."""
 
     on = False
 
@@ -37,7 +37,8 @@ class Deaf(Faults):
 
 
 class Scene:
-    """A journal of one shard, its WAL written by epochs: a negative one is a frame behind a newer marker, 0 garbage."""
+    """A journal of one shard. Its WAL is given as epochs: a negative one is a frame behind a newer marker, and 0 is
+    garbage."""
 
     def __init__(self, *epochs: int, archived: int = ALL_ARCHIVED) -> None:
         self.faults = Deaf()
@@ -52,7 +53,7 @@ class Scene:
             self.tell(archive_key(0), Archive(journal=JOURNAL, shard=0, offset=archived, path="/a"))
 
     def write(self, *epochs: int) -> None:
-        """Frames, and the mark that a worker has behind them."""
+        """Write frames of these epochs, and a worker's mark behind them."""
         producer = self.kafka.transactional_producer("writer")
         producer.init(LIMIT_S)
         for epoch in epochs:
@@ -67,7 +68,7 @@ class Scene:
         self.kafka.plain_producer().send([Sent("j.table", 0, mark_key(0), mark.SerializeToString())], LIMIT_S)
 
     def tell(self, key: bytes, row: Message) -> None:
-        """A control row."""
+        """Write a control row."""
         producer = self.kafka.plain_producer()
         producer.send([control_row("j", key, row)], LIMIT_S)
         producer.close()
@@ -80,7 +81,7 @@ class Scene:
         return Trimming(self.kafka, SETTINGS, self.rows, lambda *_: None, without_archive=without_archive)
 
     def delete_below(self, offset: int) -> None:
-        """As retention does, or somebody with kafka-delete-records."""
+        """Delete records, as retention does, or an operator with kafka-delete-records."""
         self.kafka.cluster().delete_records("j.wal", {0: offset}, LIMIT_S)
 
     def plan(self) -> ShardTrim:
@@ -99,7 +100,7 @@ class Scene:
         ((1, 1, 1, 2, 2, 2, 2, 2, 2), 16, {1: 1, 2: 4}),
         ((1, 2, 2, 3), 6, {1: 1, 2: 2}),
         ((1, 1, 2, 2, 3, 3, 4, 4, 5, 5), 18, {1: 1, 2: 3, 3: 5, 4: 7, 5: 9}),
-        # frames of an older epoch behind the marker, wherever one looks first
+        # frames of an older epoch lie behind the marker, wherever the search begins
         ((1, 1, 1, 1, 2, -1, -1, -1, -1, 2), 18, {1: 1, 2: 5}),
         ((1, 2, 2, 3, -2, 3, -1, 3), 14, {1: 1, 2: 2, 3: 4}),
         # records that are no frames do not count
@@ -126,12 +127,12 @@ def test_a_later_trim_names_the_markers_of_earlier_ones_too() -> None:
     assert [(marker.epoch, marker.number) for marker in row.passed] == [(1, 1), (2, 3), (3, 5), (4, 7)]
 
 
-def test_what_is_not_archived_is_kept() -> None:
+def test_records_that_are_not_archived_are_kept() -> None:
     plan = Scene(1, 1, 1, 1, 1, 1, 2, 2, archived=2).plan()
     assert (plan.offset, plan.held_by) == (2, "the archive at /a")
 
 
-def test_an_archive_of_another_journal_is_none() -> None:
+def test_an_archive_of_another_journal_does_not_count() -> None:
     scene = Scene(1, 1, 2)
     scene.tell(archive_key(0), Archive(journal=bytes(16), shard=0, offset=ALL_ARCHIVED, path="/a"))
     with pytest.raises(TrimError, match="has no archive"):
@@ -165,7 +166,7 @@ def test_of_two_trims_at_once_only_one_deletes() -> None:
     assert (scene.rows.trims[0].operator, scene.start()) == ("somebody else", 10)
 
 
-def test_an_archive_that_was_begun_meanwhile_keeps_what_it_has_not_got() -> None:
+def test_records_that_an_archive_begun_meanwhile_lacks_are_kept() -> None:
     scene = Scene(1, 1, 1, archived=0)
     trimming = scene.trimming(without_archive=True)
     plan = [ShardTrim(0, 0, 2, "nothing", Trim(journal=JOURNAL, offset=2))]
@@ -185,7 +186,7 @@ def test_an_archive_that_was_begun_meanwhile_keeps_what_it_has_not_got() -> None
     ],
     ids=["went on", "less", "replaced", "replaced by one of as much"],
 )
-def test_an_archive_that_was_replaced_meanwhile_keeps_what_it_has_not_got(now: Archive, deletes: bool) -> None:
+def test_records_that_an_archive_that_replaced_another_meanwhile_lacks_are_kept(now: Archive, deletes: bool) -> None:
     scene = Scene(1, 1, 1, 1, 1, 2, archived=0)
     scene.tell(archive_key(0), Archive(journal=JOURNAL, archive=b"a", offset=ALL_ARCHIVED, path="/a"))
     trimming = scene.trimming()

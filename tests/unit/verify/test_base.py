@@ -1,4 +1,4 @@
-"""A WAL that was trimmed is checked from the digest of its tables: sound ones agree, and faults of since are found."""
+"""A trimmed WAL is checked from the digest of its tables: sound tables agree, and later faults are found."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def tables(entries: list[WalEntry]) -> dict[bytes, bytes]:
 
 
 def base_at(entries: list[WalEntry]) -> Base:
-    """What a trim behind these records writes down."""
+    """The base that a trim behind these records writes down."""
     rows = tables(entries)
     open_rows: dict[bytes, bytes] = {}
     state, _ = read_table(0, 1, note_transactions(rows.items(), open_rows), Differences(0))
@@ -39,7 +39,7 @@ def base_at(entries: list[WalEntry]) -> Base:
 
 
 def check(entries: list[WalEntry], base: Base, rows: dict[bytes, bytes], start: int = 0) -> ShardReport:
-    """Of a WAL that begins at `start`."""
+    """Check a WAL that begins at `start`."""
     return verify_shard(
         0,
         1,
@@ -52,7 +52,7 @@ def check(entries: list[WalEntry], base: Base, rows: dict[bytes, bytes], start: 
 
 
 class History:
-    """Groups of operations, each allowed by the state that those before it made."""
+    """Groups of operations that the state allows."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -123,7 +123,7 @@ class History:
 
     @property
     def oldest_open(self) -> int:
-        """The group that holds the first operation of a transaction that is not settled."""
+        """The group that holds the first operation of an unsettled transaction."""
         return min(self.first_staged.values(), default=len(self.groups))
 
 
@@ -145,7 +145,7 @@ def test_sound_tables_agree_with_a_fold_from_the_trim(seed: int) -> None:
 GROUPS: list[list[Operation]] = [[marker()], [add(1, b"one"), add(2, b"two")], [update(1, b"u"), add(3, b"three")]]
 
 
-def test_while_all_that_was_there_is_there_the_digest_says_what_it_holds() -> None:
+def test_the_digest_checks_records_from_before_a_trim_while_all_of_them_exist() -> None:
     entries = entries_of([*GROUPS, [add(4, b"four")]])
     base, rows = base_at(entries[:3]), tables(entries)
     assert check(entries, base, rows, start=2).unchecked == []
@@ -155,7 +155,7 @@ def test_while_all_that_was_there_is_there_the_digest_says_what_it_holds() -> No
     assert set(check(entries, base, rows, start=2).differences.counts) == {"digest"}
 
 
-def test_once_something_of_before_has_gone_what_the_rest_holds_is_said_to_be_unchecked() -> None:
+def test_once_a_record_from_before_a_trim_is_deleted_verify_says_that_the_others_are_unchecked() -> None:
     entries = entries_of([*GROUPS, [delete(1)]])
     report = check(entries, base_at(entries[:3]), tables(entries), start=2)
     assert report.agrees
@@ -163,14 +163,14 @@ def test_once_something_of_before_has_gone_what_the_rest_holds_is_said_to_be_unc
     assert reason.startswith("what the 2 records from before offset")
 
 
-def test_a_record_of_before_that_is_lost_is_a_difference() -> None:
+def test_a_lost_record_from_before_a_trim_is_a_difference() -> None:
     entries = entries_of([*GROUPS, [delete(1)], [add(9)]])
     base, rows = base_at(entries[:3]), tables(entries)
     del rows[keys.record_key(2)]
     assert "record" in check(entries, base, rows).differences.counts
 
 
-def test_a_record_that_is_updated_and_not_there_is_a_difference() -> None:
+def test_an_updated_record_that_the_tables_do_not_have_is_a_difference() -> None:
     entries = entries_of([*GROUPS, [update(2, b"late")]])
     base, rows = base_at(entries[:3]), tables(entries)
     del rows[keys.record_key(2)]
@@ -178,7 +178,7 @@ def test_a_record_that_is_updated_and_not_there_is_a_difference() -> None:
     assert "id 2" in lines
 
 
-def test_a_record_of_since_is_compared_as_ever() -> None:
+def test_records_added_after_a_trim_are_compared() -> None:
     entries = entries_of([*GROUPS, [delete(1), add(4, b"four")]])
     base, rows = base_at(entries[:3]), tables(entries)
     row = Record.FromString(rows[keys.record_key(4)])
@@ -195,7 +195,7 @@ def test_a_record_that_came_back_is_a_difference() -> None:
 
 
 @pytest.mark.parametrize("settle", [commit, rollback])
-def test_a_waiting_transaction_has_not_the_operations_of_an_earlier_one_of_its_number(settle) -> None:
+def test_a_prepared_transaction_does_not_get_operations_of_an_older_one_with_its_number(settle) -> None:
     entries = entries_of(
         [
             [marker()],

@@ -1,4 +1,4 @@
-"""`verify` agrees with sound tables and loads, and names each thing that is not so."""
+"""`verify` agrees with sound tables and loads, and names each difference."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_operations_that_were_rejected_are_named() -> None:
     assert "operation 2:1: expected to be allowed by its state, found ADD id 1 tx 0" in report.lines()[0]
 
 
-def test_rows_behind_the_last_mark_are_not_compared_and_said_so() -> None:
+def test_verify_says_that_rows_behind_the_last_mark_are_not_compared() -> None:
     entries = entries_of(GROUPS)
     rows = list(tables(entries).items())
     mark = next(row for row in rows if row[0] == keys.mark_key(0))
@@ -213,7 +213,7 @@ def test_garbage_that_is_not_skipped_is_found_with_its_place() -> None:
     assert report.lines()[0].startswith("j.wal[0]@3: not a frame: ")
 
 
-def test_tables_that_went_past_garbage_are_not_compared_and_said_so() -> None:
+def test_verify_says_that_tables_that_passed_garbage_are_not_compared() -> None:
     entries = entries_of(GROUPS)
     report = check([*entries[:2], WalEntry(3, 0, b"garbage", False), *entries[2:]], tables(entries))
     assert not report.agrees
@@ -243,7 +243,7 @@ def test_a_gap_is_found() -> None:
     ],
     ids=["trimmed", "empty"],
 )
-def test_a_wal_without_its_beginning_is_found_as_nothing_was_compared(keep: slice, found: str) -> None:
+def test_verify_says_that_a_wal_without_its_beginning_was_not_compared(keep: slice, found: str) -> None:
     entries = entries_of(GROUPS)
     report = check(entries[keep], tables(entries))
     assert not report.agrees
@@ -318,7 +318,7 @@ def test_tables_and_load_may_stand_at_different_offsets() -> None:
 # ---- the report --------------------------------------------------------------------------------------------------
 
 
-def test_differences_are_counted_all_and_kept_up_to_a_bound() -> None:
+def test_all_differences_are_counted_and_a_bounded_number_is_kept() -> None:
     entries = entries_of([[marker()], [add(id) for id in range(1, 51)]])
     rows = {key: value for key, value in tables(entries).items() if key[:1] != b"r"}
     report = check(entries, rows, kept_max=3)

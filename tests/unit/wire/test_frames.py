@@ -1,4 +1,4 @@
-"""What is a frame of this journal and shard, and what is not."""
+"""Which bytes are a frame of this journal and shard, and which are not."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_every_frame_begins_with_the_same_five_bytes() -> None:
     assert frame(1, marker()).SerializeToString()[:5] == b"\x0d\x4b\x4a\x4c\x31"
 
 
-def test_a_frame_without_operations_is_a_frame() -> None:
+def test_a_frame_may_have_no_operations() -> None:
     assert not decoded(frame(2)).operations
 
 
@@ -56,7 +56,7 @@ def test_other_bytes_are_no_frame(raw: bytes | None) -> None:
         (changed(issued=-1), "issued"),
     ],
 )
-def test_a_header_that_cannot_be_is_no_frame(value: Frame, reason: str) -> None:
+def test_bytes_with_an_impossible_header_are_no_frame(value: Frame, reason: str) -> None:
     with pytest.raises(FrameError, match=reason):
         decoded(value)
 
@@ -77,12 +77,14 @@ def test_a_header_that_cannot_be_is_no_frame(value: Frame, reason: str) -> None:
         (marker(b"short"), "nonce"),
     ],
 )
-def test_an_operation_that_cannot_be_is_no_frame_and_is_named(operation: Operation, reason: str) -> None:
+def test_a_frame_with_an_impossible_operation_is_refused_and_the_operation_named(
+    operation: Operation, reason: str
+) -> None:
     with pytest.raises(FrameError, match=f"operation 0: .*{reason}"):
         decoded(frame(2, operation))
 
 
-def test_a_negative_subject_is_no_frame() -> None:
+def test_a_frame_with_a_negative_subject_is_refused() -> None:
     with pytest.raises(FrameError):
         decoded(frame(2, update(1, subject=-1, replaceable=True)))
 
@@ -92,13 +94,13 @@ def test_a_marker_is_alone_in_its_frame() -> None:
         decoded(frame(2, marker(), add(1)))
 
 
-def test_a_record_of_another_shard_is_no_frame_of_this_one() -> None:
+def test_a_frame_with_a_record_of_another_shard_is_refused() -> None:
     assert decoded(frame(2, add(3)), shard=1, shards=2)
     with pytest.raises(FrameError, match="belongs to shard 1 and stands in shard 0"):
         decoded(frame(2, add(3)), shard=0, shards=2)
 
 
-def test_the_overheads_that_packing_reckons_with_are_enough() -> None:
+def test_frames_and_operations_fit_the_overheads_that_limits_allow_for() -> None:
     header = frame(2**63 - 1, epoch=2**63 - 1, node="n" * NODE_BYTES_MAX, issued=2**63 - 1)
     assert header.ByteSize() < FRAME_OVERHEAD_BYTES
     largest = update(ID_MAX, bytes(100_000), kind=255, subject=SUBJECT_MAX, replaceable=True, tx=ID_MAX)

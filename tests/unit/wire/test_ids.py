@@ -33,7 +33,7 @@ def test_a_sequence_beyond_its_bounds_makes_no_id(sequence: int) -> None:
         make_id(sequence, 0)
 
 
-def test_many_ids_are_of_sequences_that_follow_each_other() -> None:
+def test_ids_made_together_have_consecutive_sequences() -> None:
     assert make_ids(5, [0, 1023, 1]) == [make_id(5, 0), make_id(6, 1023), make_id(7, 1)]
     assert make_ids(SEQUENCE_MAX, []) == []
     assert make_ids(SEQUENCE_MAX, [3]) == [make_id(SEQUENCE_MAX, 3)]
@@ -42,7 +42,7 @@ def test_many_ids_are_of_sequences_that_follow_each_other() -> None:
             make_ids(first, [3, 3])
 
 
-def test_what_is_never_in_the_journal_has_ids_of_its_own_in_every_epoch() -> None:
+def test_volatile_ids_of_different_epochs_differ_from_each_other_and_from_all_others() -> None:
     last = (1 << 30) - 1
     made = [make_volatile_id(epoch, number, 1023) for epoch in (1, 2, (1 << 21) - 1) for number in (1, 2, last)]
     assert len(set(made)) == len(made)
@@ -61,5 +61,5 @@ def test_virtual_shards_fold_onto_all_shards(shards: int) -> None:
     assert all(shard_of(make_id(9, virtual), shards) == virtual % shards for virtual in range(VIRTUAL_SHARDS))
 
 
-def test_a_transactions_home_shard_is_its_numbers() -> None:
+def test_a_transactions_home_shard_follows_from_its_number() -> None:
     assert [home_shard_of(tx, 3) for tx in (1, 2, 3, 1023, 1024, 1025)] == [1, 2, 0, 0, 0, 1]

@@ -1,4 +1,4 @@
-"""Keys of rows: fixed bytes, told apart by tag and length."""
+"""Keys of rows are fixed bytes; their tag and length tell their type."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_key_says_what_its_row_is(type: RowType) -> None:
     assert {keys.is_xa(key) for key in KEYS[type]} == {type in (RowType.TRANSACTION, RowType.STAGED)}
 
 
-def test_a_key_says_which_shards_its_row_is_of() -> None:
+def test_a_key_tells_the_shard_of_its_row() -> None:
     shards = {type: {keys.shard_of_row(key, 6) for key in KEYS[type]} for type in RowType}
     of_records = {RowType.RECORD: {0x308 % 6}, RowType.UPDATES: {0x308 % 6}, RowType.SPILLED: {1}}
     assert shards == of_records | {
