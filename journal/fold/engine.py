@@ -176,7 +176,7 @@ class Fold:
 
     def _apply_runs(self, offset: int, timestamp: int, frame: SortedFrame) -> None:
         if self._told is not None or self._told_kinds:
-            raise AssertionError("what is told has its operations in their order")
+            raise AssertionError("a fold that tells operations takes no sorted frames")
         table = self._records
         applied = records = 0
         for run in frame.runs:

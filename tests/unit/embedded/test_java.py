@@ -1,4 +1,4 @@
-"""Which Java is used, and what errors say about one that cannot be used."""
+"""The Java that is used, and what errors say about one that cannot be used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which bytes are a frame of this journal and shard, and which are not."""
+"""Frames: the bytes that are a frame of this journal and shard, and those that are not."""
 
 from __future__ import annotations
 
