@@ -40,7 +40,7 @@ class MessageFacts(NamedTuple):
     address: str
     priority: int
     size: int
-    """As `message_size`."""
+    """Bytes that the message counts for in its queues: those of its record's data and of its body in chunks."""
     timestamp: int
     expires: int
     due: int
@@ -127,11 +127,6 @@ def decode_binding(data: bytes) -> tuple[int, str, str]:
 
 
 # ---- messages ------------------------------------------------------------------------------------------------------
-
-
-def message_size(data: bytes, body_bytes: int = 0) -> int:
-    """What a message counts for in its queues: its record's data, and a large one's body besides."""
-    return len(data) + body_bytes
 
 
 def encode_message(message: Message, *, chunks: Sequence[int] = (), body_bytes: int = 0) -> bytes:

@@ -56,7 +56,8 @@ class _RowFault(ValueError):
 
 
 class TableState:
-    """The rows of one table partition, taken one by one."""
+    """The rows of one table partition, taken one by one. It has an attribute for each type of row, and three
+    counters."""
 
     def __init__(self, shard: int, shards: int, differences: Differences) -> None:
         self.skipped: dict[int, str] = {}

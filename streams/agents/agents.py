@@ -32,9 +32,6 @@ named by `/health`."""
 ANY_PARTITION = -1
 """The client chooses one by the key."""
 
-Output = tuple[bytes | str | None, bytes | str | None]
-"""Key and value of a record of the agent's topic."""
-
 
 class Told(NamedTuple):
     """An operation that took effect. (shard, position) is the same however often it is told.

@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
 from typing import Any, TypeVar
 
 from mode import Service
 
-from journal.errors import CorruptionError, DeadlineError, JournalError
+from journal.errors import CorruptionError, JournalError
 from streams.reading.ahead import Ahead, Batches
 from streams.reading.records import Prepared, Record
 from streams.reading.shell import WorkerShell
@@ -291,38 +290,3 @@ def run_worker(shell: WorkerShell, settings: SourceSettings, on_signal: Callable
     """Run a worker in this process until SIGTERM or SIGINT, for which `on_signal` is called; raises the error that
     ended it before. One of them that comes more than a second after the first ends the process at once."""
     run_until_signalled(lambda stop: serve(shell, settings, stop, lambda: None), on_signal)
-
-
-class BackgroundWorker:
-    """A worker in a thread of this process, beside whatever else it does."""
-
-    def __init__(self, shell: WorkerShell, settings: SourceSettings) -> None:
-        self._shell = shell
-        self._settings = settings
-        self._loop = asyncio.new_event_loop()
-        self._stop = asyncio.Event()
-        self._started = threading.Event()
-        self._running: Future[None] | None = None
-
-    def start(self, timeout_s: float) -> None:
-        """Returns when the worker reads its shards, or has failed; `stop` tells which."""
-        executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="worker")
-        self._running = executor.submit(self._run)
-        executor.shutdown(wait=False)
-        if not self._started.wait(timeout_s):
-            raise DeadlineError(f"the worker did not join {self._settings.group_id} in {timeout_s} s")
-
-    def wait(self, timeout_s: float) -> None:
-        """Waits for a worker that ends by itself, and raises why it did."""
-        if self._running is not None:
-            self._running.result(timeout_s)
-
-    def stop(self, timeout_s: float) -> None:
-        """Stops it cleanly; raises the error that ended it before."""
-        if self._running is not None and not self._running.done():
-            self._loop.call_soon_threadsafe(self._stop.set)
-        self.wait(timeout_s)
-
-    def _run(self) -> None:
-        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-            runner.run(serve(self._shell, self._settings, self._stop, self._started.set))

@@ -14,8 +14,8 @@ from journal.embedded.cluster import EmbeddedKafka
 from journal.errors import CorruptionError, GapError
 from journal.kafka.clients import kafka_of
 from journal.kafka.ports import Kafka, LogRecord, Reader, Sent
-from streams.reading.app import BackgroundWorker
 from tests.integration.test_faust_glue import DEADLINE_S, RecordingShell, Wal
+from tests.support.background_worker import BackgroundWorker
 from tests.support.brokers import JVM_OPTIONS
 from tests.support.stream_apps import new_topic
 

@@ -18,9 +18,10 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from journal.embedded.cluster import EmbeddedKafka
 from journal.errors import CorruptionError, FencedError, GapError, KafkaUnavailableError
-from streams.reading.app import BackgroundWorker, run_worker
+from streams.reading.app import run_worker
 from streams.reading.records import Record
 from streams.reading.source import SourceSettings
+from tests.support.background_worker import BackgroundWorker
 from tests.support.brokers import JVM_OPTIONS
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]

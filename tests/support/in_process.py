@@ -16,9 +16,9 @@ from journal.load.loading import LoadCounts, LoadedUpdate
 from journal.process.clocks import wall_ms
 from journal.topics.made_and_checked import init_journal, open_journal
 from journal.v1.journal_pb2 import Mark, Operation
-from streams.reading.app import BackgroundWorker
 from streams.reading.source import source_settings
 from streams.worker.service import make_worker
+from tests.support.background_worker import BackgroundWorker
 
 START_S = 60.0
 

@@ -36,7 +36,7 @@ class QueueMessages(QueueDirectory):
         durable: bool = True,
         chunks: Sequence[int] = (),
     ) -> None:
-        """Know a message, without references. `size` as `records.message_size`; `address_id` is the record's; `due` is
+        """Know a message, without references. `size` is as in `MessageFacts`; `address_id` is the record's; `due` is
         its own, which decides nothing here.
 
         Raises StoreError if it is known.

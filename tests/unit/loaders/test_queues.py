@@ -16,7 +16,6 @@ from journal.store.records import (
     encode_message,
     encode_queue,
     encode_reference,
-    message_size,
 )
 from journal.v1.store_pb2 import (
     ACKNOWLEDGE,
@@ -69,7 +68,7 @@ def test_messages_are_in_the_order_of_their_routes_whatever_their_ids() -> None:
     assert browse(loaded) == [14, 13, 12, 11, 10]
     entry = loaded.state.message(10 << 10)
     assert (entry.address, entry.references, entry.timestamp) == ("orders", 1, NOW + 10)
-    assert entry.size == message_size(message(10)[2])
+    assert entry.size == len(message(10)[2])
     assert loaded.state.queue("orders").config.deliveries_max == 5
 
 
