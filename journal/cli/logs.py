@@ -22,10 +22,10 @@ def set_up_logging(verbose: bool) -> None:
         from journal.cli.common import errors
 
         handler = RichHandler(console=errors, show_path=False, rich_tracebacks=False, markup=False)
-        handler.setFormatter(Lines("%(message)s"))
+        handler.setFormatter(LogLines("%(message)s"))
     else:
         handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(Lines("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        handler.setFormatter(LogLines("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     if verbose:
         logging.getLogger().setLevel(logging.DEBUG)
@@ -34,7 +34,7 @@ def set_up_logging(verbose: bool) -> None:
         logging.getLogger(name).setLevel(logging.ERROR)
 
 
-class Lines(logging.Formatter):
+class LogLines(logging.Formatter):
     """A log record as text that a terminal shows and never obeys. All lines but the first are indented, so that a name
     that a client has chosen cannot look like another record."""
 

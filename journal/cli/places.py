@@ -13,7 +13,7 @@ from journal.cli.common import StepProgress
 from journal.cli.control_socket.client import NodeClient, find_node
 from journal.cli.operations.acting import JournalActing, Served, StoreActing, give_back_of_the_dead
 from journal.cli.operations.looking import LoadedStates, StateLooking
-from journal.cli.operations.ports import Acting, Looking
+from journal.cli.operations.ports import Acting, ReadingOperations
 from journal.cli.queue_loads import queue_loader
 from journal.config import Settings
 from journal.errors import ConfigError
@@ -34,7 +34,7 @@ NodeOption = Annotated[
 
 
 @contextmanager
-def looking(settings: Settings, node: str | None) -> Iterator[Looking]:
+def looking(settings: Settings, node: str | None) -> Iterator[ReadingOperations]:
     """Where a command looks: at the WAL's committed end by a read-only load, which needs no worker and disturbs nobody,
     or at a running node."""
     if node is not None:

@@ -63,7 +63,7 @@ def _opened(stream: TextIO | None, descriptor: int) -> io.TextIOWrapper:
     return stream
 
 
-class _Stream(io.TextIOWrapper):
+class _StandardStream(io.TextIOWrapper):
     """The base of a stream that takes the place of `stream`."""
 
     def __init__(self, stream: io.TextIOWrapper) -> None:
@@ -72,7 +72,7 @@ class _Stream(io.TextIOWrapper):
         )
 
 
-class _Errors(_Stream):
+class _Errors(_StandardStream):
     """Standard error. A text that cannot be written is lost."""
 
     def write(self, text: str) -> int:
@@ -85,7 +85,7 @@ class _Errors(_Stream):
             super().flush()
 
 
-class _Output(_Stream):
+class _Output(_StandardStream):
     """Standard output. If it cannot be written, an error says so."""
 
     def write(self, text: str) -> int:

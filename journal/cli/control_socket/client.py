@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from journal.cli.control_socket.errors import decode_error
-from journal.cli.control_socket.lines import Lines, SocketLimits, encode_line, require_no_gap
+from journal.cli.control_socket.lines import JsonConnection, SocketLimits, encode_line, require_no_gap
 from journal.cli.control_socket.paths import connect, node_of, socket_path, sockets_directory, sockets_of
 from journal.cli.control_socket.requests import SEND_MESSAGES_MAX, order_params
 from journal.cli.control_socket.server import HELLO
@@ -19,7 +19,7 @@ from journal.cli.operations.ports import (
     MessagesFound,
     QueuesFound,
     SendOrder,
-    Sent,
+    SendResult,
     TransactionFound,
     TransactionsFound,
 )
@@ -37,7 +37,7 @@ class NodeClient:
     def __init__(self, path: Path, limits: SocketLimits | None = None, *, progress: Progress = no_progress) -> None:
         """Raises NodeSocketError."""
         self._limits = limits or SocketLimits()
-        self._lines = Lines(
+        self._lines = JsonConnection(
             connect(path, self._limits.hello_s), bytes_max=self._limits.reply_bytes_max, line_s=self._limits.line_s
         )
         self._progress = progress
@@ -85,15 +85,15 @@ class NodeClient:
     def transaction(self, tx: int) -> TransactionFound:
         return TransactionFound(**self._call("transaction", tx=tx))
 
-    def send(self, order: SendOrder) -> Sent:
+    def send(self, order: SendOrder) -> SendResult:
         """Send messages, in requests of a bounded number each. Some may be stored when a later request is refused."""
-        sent = Sent([], [])
+        sent = SendResult([], [])
         while (left := order.count - len(sent.messages)) > 0:
             self._progress("send", len(sent.messages), order.count)
             # all messages go where the first ones went
             part = replace(order, count=min(left, SEND_MESSAGES_MAX), queues=sent.queues or order.queues)
-            said = Sent(**self._call("send", **order_params(part)))
-            sent = Sent(said.queues, sent.messages + said.messages)
+            said = SendResult(**self._call("send", **order_params(part)))
+            sent = SendResult(said.queues, sent.messages + said.messages)
         return sent
 
     def receiving(self, queue: str, receiver: str) -> RemoteReceiving:

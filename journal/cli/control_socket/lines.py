@@ -53,7 +53,7 @@ class SocketLimits(BaseModel):
     """How long a node that closes waits for the replies to requests that it has accepted."""
 
 
-class Lines:
+class JsonConnection:
     """One side of a connection. One thread uses it; any thread may call `shut` and `shut_reading`."""
 
     def __init__(self, connected: socket.socket, *, bytes_max: int, line_s: float) -> None:

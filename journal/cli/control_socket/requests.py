@@ -97,7 +97,7 @@ Part = Callable[[Any], None]
 """Sends a part of the reply."""
 
 
-class Requests:
+class ControlRequests:
     """The requests of one connection. The connection's thread uses it."""
 
     def __init__(self, operations: NodeOperations) -> None:
@@ -190,22 +190,22 @@ class Requests:
         return self._receiving
 
 
-_METHODS: Mapping[str, Callable[[Requests, Params, Part], Any]] = {
-    "status": Requests._status,
-    "hand_over": Requests._hand_over,
-    "resume_source": Requests._resume_source,
-    "queues": Requests._queues,
-    "messages": Requests._messages,
-    "message": Requests._message,
-    "explain": Requests._explain,
-    "transactions": Requests._transactions,
-    "transaction": Requests._transaction,
-    "send": Requests._send,
-    "settle": Requests._settle,
-    "forget": Requests._forget,
-    "receive": Requests._receive,
-    "take": Requests._take,
-    "acknowledge": Requests._acknowledge,
-    "finish": Requests._finish,
-    "close": Requests._close,
+_METHODS: Mapping[str, Callable[[ControlRequests, Params, Part], Any]] = {
+    "status": ControlRequests._status,
+    "hand_over": ControlRequests._hand_over,
+    "resume_source": ControlRequests._resume_source,
+    "queues": ControlRequests._queues,
+    "messages": ControlRequests._messages,
+    "message": ControlRequests._message,
+    "explain": ControlRequests._explain,
+    "transactions": ControlRequests._transactions,
+    "transaction": ControlRequests._transaction,
+    "send": ControlRequests._send,
+    "settle": ControlRequests._settle,
+    "forget": ControlRequests._forget,
+    "receive": ControlRequests._receive,
+    "take": ControlRequests._take,
+    "acknowledge": ControlRequests._acknowledge,
+    "finish": ControlRequests._finish,
+    "close": ControlRequests._close,
 }

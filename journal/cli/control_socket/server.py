@@ -17,9 +17,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from journal.cli.control_socket.errors import encode_error
-from journal.cli.control_socket.lines import Lines, SocketLimits, encode_line
+from journal.cli.control_socket.lines import JsonConnection, SocketLimits, encode_line
 from journal.cli.control_socket.paths import OwnSocket
-from journal.cli.control_socket.requests import Requests
+from journal.cli.control_socket.requests import ControlRequests
 from journal.cli.operations.ports import NodeOperations
 from journal.errors import DeadlineError, FullError, InvalidOperationError, JournalError, NodeSocketError
 
@@ -40,7 +40,7 @@ class ControlSocketServer:
         self._operations = operations
         self._limits = limits
         self._lock = threading.Lock()
-        self._connections: dict[threading.Thread, Lines] = {}
+        self._connections: dict[threading.Thread, JsonConnection] = {}
         self._closing = threading.Event()
         self._socket = OwnSocket(path)
         self._is_lost = False
@@ -109,7 +109,7 @@ class ControlSocketServer:
         with self._lock:
             full = len(self._connections) >= limits.connections_max
             if not full:
-                lines = Lines(connected, bytes_max=limits.request_bytes_max, line_s=limits.line_s)
+                lines = JsonConnection(connected, bytes_max=limits.request_bytes_max, line_s=limits.line_s)
                 thread = threading.Thread(
                     target=self._serve, args=(lines,), name="kafka-journal-control-connection", daemon=True
                 )
@@ -121,8 +121,8 @@ class ControlSocketServer:
 
     # ---- one connection --------------------------------------------------------------------------------------------
 
-    def _serve(self, lines: Lines) -> None:
-        requests = Requests(self._operations)
+    def _serve(self, lines: JsonConnection) -> None:
+        requests = ControlRequests(self._operations)
         try:
             while not self._closing.is_set() and self._answer(lines, requests):
                 pass
@@ -139,7 +139,7 @@ class ControlSocketServer:
                     del self._connections[threading.current_thread()]
                 lines.close()
 
-    def _answer(self, lines: Lines, requests: Requests) -> bool:
+    def _answer(self, lines: JsonConnection, requests: ControlRequests) -> bool:
         """Read one request and reply to it; False if the connection has ended."""
         try:
             request = lines.read(self._limits.idle_s)
@@ -176,7 +176,7 @@ class _PeerGoneError(Exception):
     """The other side has disappeared or hangs. Its connection ends, whatever it had asked."""
 
 
-def _write(lines: Lines, value: Mapping[str, object]) -> None:
+def _write(lines: JsonConnection, value: Mapping[str, object]) -> None:
     try:
         lines.write(value)
     except (OSError, DeadlineError) as error:

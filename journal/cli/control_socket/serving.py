@@ -19,7 +19,7 @@ from journal.cli.control_socket.lines import SocketLimits
 from journal.cli.control_socket.paths import socket_path
 from journal.cli.control_socket.server import ControlSocketServer
 from journal.cli.operations.acting import WAIT_S, Served, StoreActing
-from journal.cli.operations.looking import Rows, RowsOf, ServedStates, StateLooking, rows_of_a_load
+from journal.cli.operations.looking import RowsOf, ServedStates, StateLooking, StateRows, rows_of_a_load
 from journal.cli.operations.message import read_message
 from journal.cli.operations.outcomes import outcome_rows
 from journal.cli.operations.ports import (
@@ -29,7 +29,7 @@ from journal.cli.operations.ports import (
     QueuesFound,
     Receiving,
     SendOrder,
-    Sent,
+    SendResult,
     TransactionFound,
     TransactionsFound,
 )
@@ -121,7 +121,7 @@ class NodeService:
     def transaction(self, tx: int) -> TransactionFound:
         return self._looking().transaction(tx)
 
-    def send(self, order: SendOrder) -> Sent:
+    def send(self, order: SendOrder) -> SendResult:
         return self._acting().send(order)
 
     def receiving(self, queue: str, receiver: str) -> Receiving:
@@ -161,7 +161,7 @@ class NodeService:
         return StoreActing(served, self._journal)
 
     @contextmanager
-    def _rows(self) -> Iterator[Rows]:
+    def _rows(self) -> Iterator[StateRows]:
         """Rows for one command at a time, as a node has other things to do."""
         if not self._reading.acquire(timeout=WAIT_S):
             raise FullError("others are reading this node's tables: try again")

@@ -33,7 +33,7 @@ DIFFERENCES_MAX = 20
 """Number of differences that are named; all are counted."""
 
 
-class Place(NamedTuple):
+class FlightPlace(NamedTuple):
     """A flight in its queue: its state, the plane that has it, and its body."""
 
     message: int
@@ -46,7 +46,7 @@ class Place(NamedTuple):
 class Contents:
     """The queues, each in delivery order, and the messages that each prepared transaction would acknowledge."""
 
-    queues: dict[str, list[Place]] = field(default_factory=dict)
+    queues: dict[str, list[FlightPlace]] = field(default_factory=dict)
     prepared: dict[int, set[int]] = field(default_factory=dict)
 
     @property
@@ -64,7 +64,7 @@ def contents_of(
     found = Contents(prepared=dict(prepared))
     for queue in queues:
         if is_of_flights(queue):
-            places = [Place(info.message, info.state, info.holder, body(info.message)) for info in browse(queue)]
+            places = [FlightPlace(info.message, info.state, info.holder, body(info.message)) for info in browse(queue)]
             if places:
                 found.queues[queue] = places
     return found
@@ -112,13 +112,13 @@ def final_state(archive: Path, rows: int | None, rule: DoubtRule) -> Contents:
     return contents
 
 
-def _place(flight: Flight, state: ReferenceState) -> Place:
+def _place(flight: Flight, state: ReferenceState) -> FlightPlace:
     plane = flight.plane if state is ReferenceState.HELD else ""
-    return Place(message_id(flight), state, plane, flight.schedule.encode())
+    return FlightPlace(message_id(flight), state, plane, flight.schedule.encode())
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class QueueComparison:
     """The comparison of two contents; `differences` names the first few of `different`."""
 
     expected_messages: int
@@ -132,7 +132,7 @@ class Comparison:
     differences: list[str]
 
 
-def compare(expected: Contents, loaded: Contents, underway: Mapping[int, str] | None = None) -> Comparison:
+def compare(expected: Contents, loaded: Contents, underway: Mapping[int, str] | None = None) -> QueueComparison:
     """Compare every queue in order, with its messages' states, planes and bodies, and every prepared transaction.
 
     Messages that are `underway` may already be held by their plane.
@@ -145,7 +145,7 @@ def compare(expected: Contents, loaded: Contents, underway: Mapping[int, str] | 
     for tx in sorted(expected.prepared.keys() | loaded.prepared.keys()):
         if expected.prepared.get(tx) != loaded.prepared.get(tx):
             found.append(f"transaction {tx}: expected {expected.prepared.get(tx)}, loaded {loaded.prepared.get(tx)}")
-    return Comparison(
+    return QueueComparison(
         expected_messages=expected.messages,
         loaded_messages=loaded.messages,
         queues=len(names),
@@ -157,13 +157,13 @@ def compare(expected: Contents, loaded: Contents, underway: Mapping[int, str] | 
     )
 
 
-def _not_yet(place: Place, underway: Mapping[int, str]) -> Place:
+def _not_yet(place: FlightPlace, underway: Mapping[int, str]) -> FlightPlace:
     if place.state is ReferenceState.HELD and underway.get(place.message) == place.plane:
         return place._replace(state=ReferenceState.READY, plane="")
     return place
 
 
-def _differences(queue: str, expected: list[Place], loaded: list[Place]) -> Iterator[str]:
+def _differences(queue: str, expected: list[FlightPlace], loaded: list[FlightPlace]) -> Iterator[str]:
     if expected == loaded:
         return
     wanted, got = {place.message: place for place in expected}, {place.message: place for place in loaded}

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from journal.cli.flights.corrections import Corrected
-from journal.cli.flights.expected import Comparison
+from journal.cli.flights.expected import QueueComparison
 from journal.cli.flights.landed import RoutedFlights
 from journal.cli.flights.processes import Event
 
@@ -16,7 +16,7 @@ class NodeRun:
     """What a node reported: its activation, where it began, and what is acknowledged."""
 
     activation: Event = field(default_factory=dict)
-    comparison: Comparison | None = None
+    comparison: QueueComparison | None = None
     resumed_step: int = 0
     resumed_operations: int = 0
     step: int = 0
@@ -34,7 +34,7 @@ class NodeRun:
             case "active":
                 self.activation = event
             case "resumed":
-                self.comparison = Comparison(**event["comparison"])
+                self.comparison = QueueComparison(**event["comparison"])
                 self.resumed_step, self.resumed_operations = event["step"], event["operations"]
             case "acknowledged":
                 self.step, self.operations, self.seconds = event["step"], event["operations"], event["seconds"]
@@ -82,7 +82,7 @@ class Result:
     second: NodeRun
     without_active_node_s: float
     catch_up_s: float
-    final: Comparison
+    final: QueueComparison
     final_step: int
     routed: RoutedFlights
     corrected: Corrected

@@ -26,7 +26,7 @@ from journal.cli.flights.corrections import (
     corrections_topic,
 )
 from journal.cli.flights.data import find_flights, read_in_order, write_in_order
-from journal.cli.flights.expected import CORRECTIONS, PROGRESS, Comparison, compare, contents_of, final_state
+from journal.cli.flights.expected import CORRECTIONS, PROGRESS, QueueComparison, compare, contents_of, final_state
 from journal.cli.flights.plan import DoubtRule, doubt_rule, operations_of
 from journal.cli.flights.processes import Child, Event, Processes
 from journal.cli.flights.result import NodeRun, Result
@@ -236,7 +236,7 @@ class Demo:
 
     # ---- after -----------------------------------------------------------------------------------------------------
 
-    def _compare(self, plan: Plan) -> tuple[Comparison, int, Corrected]:
+    def _compare(self, plan: Plan) -> tuple[QueueComparison, int, Corrected]:
         """Compare every queue of a load with the flights, the last step with the plan, and what was taken in with what
         was produced."""
         settings = self._settings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from journal.cli.common import print_facts, print_table
 from journal.cli.flights.corrections import Corrected
-from journal.cli.flights.expected import Comparison
+from journal.cli.flights.expected import QueueComparison
 from journal.cli.flights.landed import RoutedFlights
 from journal.cli.flights.result import ACTIVATION_PARTS, NodeRun, Result
 from journal.cli.spark.analytics import show as show_analytics
@@ -77,7 +77,7 @@ def _once(found: int, what: str, compared: RoutedFlights | Corrected) -> str:
     )
 
 
-def _compared(comparison: Comparison | None) -> str:
+def _compared(comparison: QueueComparison | None) -> str:
     if comparison is None:
         return "nothing"
     flights = (

@@ -13,7 +13,7 @@ from journal.activate.activation import ActivationReport
 from journal.cli.operations.in_doubt import name_of, unknown
 from journal.cli.operations.looking import missing_queue
 from journal.cli.operations.outcomes import forget, outcomes_among
-from journal.cli.operations.ports import Json, Receiving, SendOrder, Sent
+from journal.cli.operations.ports import Json, Receiving, SendOrder, SendResult
 from journal.cli.operations.queue_lines import depth_of, shown_values
 from journal.cli.operations.views import BROWSE_MAX
 from journal.cli.script import encode_data
@@ -81,7 +81,7 @@ class StoreActing:
         self._name = journal_name
         self._progress = progress
 
-    def send(self, order: SendOrder) -> Sent:
+    def send(self, order: SendOrder) -> SendResult:
         store, address = self._served.store, order.message.address
         if order.create:
             _create(store, address)
@@ -92,7 +92,7 @@ class StoreActing:
             batch = min(_BATCH_MESSAGES, order.count - len(ids))
             ids += [store.send(order.message, queues).id for _ in range(batch)]
             store.flush().wait(WAIT_S)
-        return Sent(queues, ids)
+        return SendResult(queues, ids)
 
     def receiving(self, queue: str, receiver: str) -> Receiving:
         store = self._served.store

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from journal.cli.operations.in_doubt import InDoubt, in_doubt, queue_name
+from journal.cli.operations.in_doubt import InDoubtTransaction, in_doubt, queue_name
 from journal.cli.operations.outcomes import decision_word
 from journal.cli.operations.queue_lines import age_s, shown_values
 from journal.cli.operations.views import QueuesView
@@ -62,8 +62,8 @@ class Explaining:
         self._shards = shards
         self._now_ms = now_ms
         self._progress = progress
-        self._touching: dict[int, InDoubt] = {}
-        self._destroying: dict[str, InDoubt] = {}
+        self._touching: dict[int, InDoubtTransaction] = {}
+        self._destroying: dict[str, InDoubtTransaction] = {}
         """For each queue, the transaction that destroys it."""
         for each in in_doubt(base):
             if any(op.id == record_id for op in each.operations):
@@ -247,11 +247,11 @@ class Explaining:
     def _queue_called(self, record_id: int) -> str:
         return queue_name(self._base, record_id) or f"{record_id} (destroyed)"
 
-    def _what_does(self, transaction: InDoubt) -> list[str]:
+    def _what_does(self, transaction: InDoubtTransaction) -> list[str]:
         return list(dict.fromkeys(_DOES[op.type] for op in transaction.operations if op.id == self._id))
 
 
-def _named(transaction: InDoubt) -> str:
+def _named(transaction: InDoubtTransaction) -> str:
     return f"transaction {transaction.tx} ({transaction.text}), in doubt,"
 
 

@@ -31,7 +31,7 @@ class Reference(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class InDoubt:
+class InDoubtTransaction:
     """A prepared transaction."""
 
     tx: int
@@ -69,10 +69,10 @@ def name_of(data: bytes) -> str:
     return printable(data) if xid is None else text(xid)
 
 
-def in_doubt(base: Base) -> Iterator[InDoubt]:
+def in_doubt(base: Base) -> Iterator[InDoubtTransaction]:
     """Prepared transactions of a state, in order of tx, one in memory at a time."""
     for tx, data, operations, parts in prepared_transactions(base):
-        yield InDoubt(
+        yield InDoubtTransaction(
             tx,
             data,
             _prepared_ms(base, tx, parts),
@@ -84,7 +84,7 @@ def in_doubt(base: Base) -> Iterator[InDoubt]:
         )
 
 
-def find_in_doubt(base: Base, tx: int, journal: str) -> InDoubt:
+def find_in_doubt(base: Base, tx: int, journal: str) -> InDoubtTransaction:
     """The transaction with this id. Raises TransactionUnknownError, which says where to look."""
     for transaction in in_doubt(base):
         if transaction.tx == tx:
@@ -130,7 +130,7 @@ def xid_line(xid: Xid) -> dict[str, Any]:
     return {"format_id": xid.format_id, "gtrid": encode_data(xid.gtrid), "bqual": encode_data(xid.bqual)}
 
 
-def summary(transaction: InDoubt, now_ms: float) -> dict[str, Any]:
+def summary(transaction: InDoubtTransaction, now_ms: float) -> dict[str, Any]:
     """One transaction as `--json` prints it."""
     xid = transaction.xid
     queues: dict[str, dict[str, int]] = {}

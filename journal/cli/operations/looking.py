@@ -30,7 +30,7 @@ from loaders.snapshot import SnapshotState
 _PROGRESS_MESSAGES = 256
 
 
-class Rows(Protocol):
+class StateRows(Protocol):
     """The rows of a consistent state, and the marks whose fold they are. A `SnapshotState` is one."""
 
     @property
@@ -40,7 +40,7 @@ class Rows(Protocol):
     def marks(self) -> Mapping[int, Mark]: ...
 
 
-RowsOf = Callable[[], AbstractContextManager[Rows]]
+RowsOf = Callable[[], AbstractContextManager[StateRows]]
 """Opens the rows of a journal as of the WAL's committed end."""
 
 
@@ -50,13 +50,13 @@ class States(Protocol):
     progress: Progress
     """Shows the progress of what reads a state."""
 
-    def rows(self) -> AbstractContextManager[Rows]: ...
+    def rows(self) -> AbstractContextManager[StateRows]: ...
 
     def queues(self) -> AbstractContextManager[QueuesView]: ...
 
-    def both(self) -> AbstractContextManager[tuple[Rows, QueuesView]]: ...
+    def both(self) -> AbstractContextManager[tuple[StateRows, QueuesView]]: ...
 
-    def outcomes(self, rows: Rows) -> Sequence[KeptOutcome]:
+    def outcomes(self, rows: StateRows) -> Sequence[KeptOutcome]:
         """The outcomes that are kept."""
 
 
@@ -79,11 +79,11 @@ class LoadedStates:
             yield queues
 
     @contextmanager
-    def both(self) -> Iterator[tuple[Rows, QueuesView]]:
+    def both(self) -> Iterator[tuple[StateRows, QueuesView]]:
         with self.rows() as state, tell_queues(self._settings.journal, state, self.progress) as loaded:
             yield state, LoadedQueues(loaded, state.base)
 
-    def outcomes(self, rows: Rows) -> Sequence[KeptOutcome]:
+    def outcomes(self, rows: StateRows) -> Sequence[KeptOutcome]:
         return kept_outcomes(rows.base, self.progress)
 
 
@@ -102,11 +102,11 @@ class ServedStates:
         yield StoreQueues(self._store)
 
     @contextmanager
-    def both(self) -> Iterator[tuple[Rows, QueuesView]]:
+    def both(self) -> Iterator[tuple[StateRows, QueuesView]]:
         with self.rows() as state, self.queues() as queues:
             yield state, queues
 
-    def outcomes(self, rows: Rows) -> Sequence[KeptOutcome]:
+    def outcomes(self, rows: StateRows) -> Sequence[KeptOutcome]:
         """The outcomes that the broker's own resource knows, if it has one, so that the node need not scan for them."""
         return kept_outcomes(rows.base, self.progress) if self._resource is None else self._resource.outcomes()
 

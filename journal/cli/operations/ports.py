@@ -1,6 +1,6 @@
 """The operations of commands and their values. The values can be written as JSON, so that a socket may lie in between.
 
-`Looking` changes nothing, `Acting` needs the active node, and a running node does both (`NodeOperations`).
+`ReadingOperations` changes nothing, `Acting` needs the active node, and a running node does both (`NodeOperations`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class SendOrder:
     """Create the address, and a queue of the same name, if missing."""
 
 
-class Sent(NamedTuple):
+class SendResult(NamedTuple):
     """The result of `send`; everything in it is durable."""
 
     queues: list[str]
@@ -86,7 +86,7 @@ class Receiving(Protocol):
     def close(self) -> None: ...
 
 
-class Looking(Protocol):
+class ReadingOperations(Protocol):
     """Operations that change nothing."""
 
     def queues(self) -> QueuesFound: ...
@@ -106,7 +106,7 @@ class Looking(Protocol):
 class Acting(Protocol):
     """Operations of the active node."""
 
-    def send(self, order: SendOrder) -> Sent:
+    def send(self, order: SendOrder) -> SendResult:
         """Store and route messages. Raises AddressMissingError, QueueMissingError, and the errors of the store."""
 
     def receiving(self, queue: str, receiver: str) -> Receiving:
@@ -124,7 +124,7 @@ class Acting(Protocol):
         """
 
 
-class NodeOperations(Looking, Acting, Protocol):
+class NodeOperations(ReadingOperations, Acting, Protocol):
     """Operations of a running node for commands."""
 
     def status(self) -> Mapping[str, Any]: ...

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from loaders.spark.replay.replaying import Filter, Selection
 
 
-class InDoubt(Enum):
+class ReplayInDoubt(Enum):
     """What happens to transactions that are in doubt where the archive ends."""
 
     KEEP = "keep"
@@ -80,8 +80,8 @@ def replay(
         bool, typer.Option("--remap-ids", help="Give the records new ids that the target issues.")
     ] = False,
     in_doubt: Annotated[
-        InDoubt, typer.Option(help="Transactions in doubt: prepare them in the target too, or refuse to replay.")
-    ] = InDoubt.KEEP,
+        ReplayInDoubt, typer.Option(help="Transactions in doubt: prepare them in the target too, or refuse to replay.")
+    ] = ReplayInDoubt.KEEP,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be appended.")] = False,
     take_over: TakeOverOption = False,
     master: Annotated[str | None, typer.Option("--master", help="Spark's master, unless it is configured.")] = None,
@@ -113,7 +113,7 @@ def replay(
         if dry_run:
             _dry_run(settings, of, selection, as_json=as_json)
             return
-        if in_doubt is InDoubt.REFUSE:
+        if in_doubt is ReplayInDoubt.REFUSE:
             _require_settled(selection)
         facts = _replayed(settings, of, selection, take_over=take_over)
     if as_json:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from journal.cli.flights.data import find_flights, flight_of, read_in_order, scheduled_minute, write_in_order
-from journal.cli.flights.expected import Contents, Place, compare, contents_of, final_state, state_when
+from journal.cli.flights.expected import Contents, FlightPlace, compare, contents_of, final_state, state_when
 from journal.cli.flights.plan import (
     DoubtRule,
     Step,
@@ -61,7 +61,7 @@ class Fold:
             places = self.contents.queues.setdefault(queue, [])
             if verb is Verb.SEND:
                 assert self._find(message) is None
-                places.append(Place(message, READY, "", body))
+                places.append(FlightPlace(message, READY, "", body))
                 continue
             found = self._find(message)
             assert found in places
@@ -90,7 +90,7 @@ class Fold:
                     places[places.index(place)] = place._replace(state=READY)
         self.contents.prepared.clear()
 
-    def _find(self, message: int) -> Place | None:
+    def _find(self, message: int) -> FlightPlace | None:
         every = (place for places in self.contents.queues.values() for place in places)
         return next((place for place in every if place.message == message), None)
 
@@ -208,8 +208,8 @@ def test_the_first_rows_are_those_scheduled_first_whatever_the_files_order(tmp_p
     assert [(queue, line_of(place.message)) for queue, places in left.items() for place in places] == [("EWR/UA", 2)]
 
 
-def places(*lines: int) -> list[Place]:
-    return [Place(message_id(flight_of(line, row())), READY, "", b"%d" % line) for line in lines]
+def places(*lines: int) -> list[FlightPlace]:
+    return [FlightPlace(message_id(flight_of(line, row())), READY, "", b"%d" % line) for line in lines]
 
 
 def test_a_comparison_names_what_is_missing_what_is_too_much_and_what_differs() -> None:
@@ -238,7 +238,7 @@ def test_a_comparison_sees_order_holders_and_bodies() -> None:
 def test_contents_leave_out_the_progress_and_empty_queues() -> None:
     infos = {"EWR/UA": [ReferenceInfo(5, "EWR/UA", HELD, 4, 0, "N1", 0, 0)], "EWR/AA": [], "progress": []}
     contents = contents_of(infos, {3: {5}}, infos.__getitem__, lambda message: b"body")
-    assert contents == Contents({"EWR/UA": [Place(5, HELD, "N1", b"body")]}, {3: {5}})
+    assert contents == Contents({"EWR/UA": [FlightPlace(5, HELD, "N1", b"body")]}, {3: {5}})
 
 
 def test_flights_that_are_not_installed_are_asked_for_with_the_command_that_installs_them(

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from journal.cli import common
 from journal.cli.common import exit_codes, print_json, print_line, print_note, print_table, shown_if_long
-from journal.cli.logs import JsonLines, Lines
+from journal.cli.logs import JsonLines, LogLines
 from journal.cli.operations.in_doubt import in_doubt, summary
 from journal.cli.repair import record_facts
 from journal.cli.status.rows import ShardRows
@@ -98,7 +98,7 @@ def test_logs_have_nothing_that_a_terminal_obeys(capsys: pytest.CaptureFixture[s
         raise ValueError(EVIL)
     except ValueError as error:
         record.exc_info = (type(error), error, error.__traceback__)
-    line = Lines("%(name)s: %(message)s").format(record)
+    line = LogLines("%(name)s: %(message)s").format(record)
     assert "\x1b" not in line
     assert r"queue q\x1b[2J" in line
     assert line.count("\n") > 3, "a traceback has lines"
@@ -107,7 +107,7 @@ def test_logs_have_nothing_that_a_terminal_obeys(capsys: pytest.CaptureFixture[s
 def test_what_a_client_has_named_cannot_pass_for_a_log_line() -> None:
     name = "q\n2026-11-27 00:00:00,000 ERROR journal.wal.writer: fenced"
     record = logging.LogRecord("journal", logging.WARNING, "", 0, "queue %s is full", (name,), None)
-    first, *more = Lines("%(asctime)s %(levelname)s %(name)s: %(message)s").format(record).split("\n")
+    first, *more = LogLines("%(asctime)s %(levelname)s %(name)s: %(message)s").format(record).split("\n")
     assert first.endswith("WARNING journal: queue q")
     assert [line[:1] for line in more] == [" "]
 

@@ -9,7 +9,7 @@ import pytest
 
 from journal.cli.control_socket.client import NodeClient
 from journal.cli.control_socket.lines import SocketLimits
-from journal.cli.operations.ports import SendOrder, Sent
+from journal.cli.operations.ports import SendOrder, SendResult
 from journal.errors import DeadlineError, NodeSocketError
 from journal.store.model import Message
 from tests.support.sockets import DEADLINE_S, NodeUnderTest, peer, until
@@ -21,7 +21,7 @@ def test_a_node_that_closes_answers_what_it_was_asked_if_that_is_possible_in_tim
     node: NodeUnderTest, close_s: float
 ) -> None:
     store = node.store_node.store
-    found: list[Sent | NodeSocketError] = []
+    found: list[SendResult | NodeSocketError] = []
 
     def ask(client: NodeClient) -> None:
         try:
@@ -46,7 +46,7 @@ def test_a_node_that_closes_answers_what_it_was_asked_if_that_is_possible_in_tim
             asking.join(DEADLINE_S)
             closing.join(DEADLINE_S)
     (answer,) = found
-    assert isinstance(answer, NodeSocketError if close_s < 1 else Sent)
+    assert isinstance(answer, NodeSocketError if close_s < 1 else SendResult)
     store.flush().wait()
     assert bodies(store) == [b"x"]
 

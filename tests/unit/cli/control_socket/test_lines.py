@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from journal.cli.control_socket.lines import Lines, require_no_gap
+from journal.cli.control_socket.lines import JsonConnection, require_no_gap
 from journal.errors import DeadlineError, InvalidOperationError, NodeSocketError
 
 LONG_S = 60.0
@@ -15,16 +15,16 @@ NOW_S = 0.01
 
 
 @pytest.fixture
-def pair() -> Iterator[tuple[Lines, socket.socket]]:
+def pair() -> Iterator[tuple[JsonConnection, socket.socket]]:
     """Lines of at most 100 bytes, and their other side."""
     one, other = socket.socketpair()
-    lines = Lines(one, bytes_max=100, line_s=LONG_S)
+    lines = JsonConnection(one, bytes_max=100, line_s=LONG_S)
     yield lines, other
     lines.close()
     other.close()
 
 
-def test_lines_arrive_one_by_one_however_they_were_cut(pair: tuple[Lines, socket.socket]) -> None:
+def test_lines_arrive_one_by_one_however_they_were_cut(pair: tuple[JsonConnection, socket.socket]) -> None:
     lines, other = pair
     other.sendall(b'{"id": 1}\n{"id"')
     assert lines.read(LONG_S) == {"id": 1}
@@ -35,14 +35,14 @@ def test_lines_arrive_one_by_one_however_they_were_cut(pair: tuple[Lines, socket
 
 
 @pytest.mark.parametrize("line", [b"not json", b"[1]", b"\xff", b'{"id": ' + b"1" * 100 + b"}"])
-def test_a_line_that_will_not_do_is_refused(pair: tuple[Lines, socket.socket], line: bytes) -> None:
+def test_a_line_that_will_not_do_is_refused(pair: tuple[JsonConnection, socket.socket], line: bytes) -> None:
     lines, other = pair
     other.sendall(line + b"\n")
     with pytest.raises(InvalidOperationError):
         lines.read(LONG_S)
 
 
-def test_a_line_without_an_end_is_refused_at_its_bound(pair: tuple[Lines, socket.socket]) -> None:
+def test_a_line_without_an_end_is_refused_at_its_bound(pair: tuple[JsonConnection, socket.socket]) -> None:
     lines, other = pair
     other.sendall(b"x" * 101)
     with pytest.raises(InvalidOperationError, match="more than 100 bytes"):
@@ -51,7 +51,7 @@ def test_a_line_without_an_end_is_refused_at_its_bound(pair: tuple[Lines, socket
 
 def test_silence_is_an_error_before_a_line_and_within_one() -> None:
     one, other = socket.socketpair()
-    lines = Lines(one, bytes_max=100, line_s=NOW_S)
+    lines = JsonConnection(one, bytes_max=100, line_s=NOW_S)
     with other:
         with pytest.raises(DeadlineError):
             lines.read(NOW_S)
@@ -63,7 +63,7 @@ def test_silence_is_an_error_before_a_line_and_within_one() -> None:
     lines.close()
 
 
-def test_a_connection_that_was_shut_reads_nothing_more(pair: tuple[Lines, socket.socket]) -> None:
+def test_a_connection_that_was_shut_reads_nothing_more(pair: tuple[JsonConnection, socket.socket]) -> None:
     lines, other = pair
     lines.shut()
     assert lines.read(LONG_S) is None
