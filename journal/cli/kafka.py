@@ -30,7 +30,8 @@ Directory = Annotated[
     typer.Option(
         "--dir",
         envvar="KAFKA_JOURNAL_KAFKA_DIR",
-        help="Where the brokers keep their data.  [default: the user's data directory]",
+        help="Where the brokers keep their data.",
+        show_default="the user's data directory",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
@@ -42,12 +43,15 @@ def start(
     brokers: Annotated[
         int | None,
         typer.Option(
-            min=1, max=BROKERS_MAX, help="Number of broker processes.  [default: what the directory holds, else 1]"
+            min=1,
+            max=BROKERS_MAX,
+            help="Number of broker processes.",
+            show_default="what the directory holds, else 1",
         ),
     ] = None,
     ports: Annotated[
         str | None,
-        typer.Option(help="A port for each broker, separated by commas.  [default: the last ones, else free ones]"),
+        typer.Option(help="A port for each broker, separated by commas.", show_default="the last ones, else free ones"),
     ] = None,
     settings: Annotated[
         list[str] | None,

@@ -45,7 +45,7 @@ def send(
     queue: Annotated[
         list[str] | None,
         typer.Option(
-            "--queue", "-q", help="A queue of the address. Repeat the option for more.", show_default="as the address routes"
+            "--queue", "-q", help="A queue of the address; may be repeated.", show_default="as the address routes"
         ),
     ] = None,
     count: Annotated[int, typer.Option(min=1, help="How many copies to send.")] = 1,

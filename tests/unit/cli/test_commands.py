@@ -132,3 +132,9 @@ def test_apply_takes_what_can_be_read_also_if_it_is_no_file(tmp_path: Path) -> N
 def test_apply_refuses_what_cannot_be_opened(name: str, tmp_path: Path) -> None:
     ended = applied(str(tmp_path / name), tmp_path)
     assert (ended.exit_code, "cannot be read" in ended.stderr) == (2, True)
+
+
+def test_help_of_kafka_start_shows_what_its_options_are_by_default() -> None:
+    shown = CliRunner().invoke(app, ["kafka", "start", "--help"], env={"COLUMNS": "200"}).output
+    for default in ("the user's data directory", "what the directory holds, else 1", "the last ones, else free ones"):
+        assert f"[default: ({default})]" in shown
