@@ -11,7 +11,6 @@ their own. Everything is under `directory`; nothing outlives the `with`.
 
 from __future__ import annotations
 
-import sys
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -25,7 +24,8 @@ from journal.config import Settings
 from journal.embedded.config import own_properties
 from tests.chaos.brokers import BROKERS, HERE, START_TIMEOUT_S, BrokerProcess, Brokers, chaos_kafka
 from tests.chaos.processes import WAIT_TIMEOUT_S, NodeProcess, Place, Process, WorkerProcess, wait_for
-from tests.support.processes import command_env, run_command
+from tests.support.processes.child import program
+from tests.support.processes.command import command_env, run_command
 
 LOOK_TIMEOUT_S = 5.0
 SETTINGS = {
@@ -266,7 +266,7 @@ class Cluster:
         return command_env(self.bootstrap, self.journal, data, {**self._env, **own})
 
     def _worker(self, name: str) -> WorkerProcess:
-        command = [sys.executable, "-m", "tests.chaos.worker", str(self.directory / name), name]
+        command = program("mortal_worker", self.directory / name, name)
         if name in STANDBYS:
             command.append("--standby")
         return WorkerProcess(name, self._place(name), self.directory, command, self.process_env(name))
@@ -276,6 +276,6 @@ class Cluster:
         return self._node(node.name)
 
     def _node(self, name: str) -> NodeProcess:
-        command = [sys.executable, "-m", "tests.chaos.node", str(self.seed), str(self._rate)]
+        command = program("chaos_node", self.seed, self._rate)
         history = self.directory / name / f"history-{uuid.uuid4().hex[:8]}"
         return NodeProcess(name, self._place(name), self.directory, command, self.process_env(name), history)

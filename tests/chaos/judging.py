@@ -7,11 +7,11 @@ import time
 from tests.chaos.checker import check
 from tests.chaos.cluster import Cluster
 from tests.chaos.faults.fault import FaultOfOne
-from tests.chaos.node import IN_FLIGHT_MAX
 from tests.chaos.plants import PLANTS, Run
 from tests.chaos.processes import NodeProcess, wait_for
 from tests.chaos.report import Report
 from tests.chaos.run import Outcome, judge
+from tests.support.children.appending import IN_FLIGHT_MAX
 from tests.support.long_form import seed
 
 SEED = seed(20264)

@@ -11,8 +11,6 @@ import logging
 import os
 import re
 import signal
-import subprocess
-import time
 from abc import ABC, abstractmethod
 from ast import literal_eval
 from collections.abc import Callable, Mapping, Sequence
@@ -20,23 +18,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.chaos.crash_points import CrashPoints
+from tests.support.processes.child import LAST_CHARACTERS, Child
+from tests.support.waiting import wait_until
 
 log = logging.getLogger(__name__)
 
 WAIT_TIMEOUT_S = 300.0
 STOP_TIMEOUT_S = 120.0
-LAST_CHARACTERS = 3000
-"""Of a log, where somebody is told how a process ended."""
-_LOOK_EVERY_S = 0.02
 _SHARES = re.compile(r": (reading from|gave back) (\{.*\}|\[.*\])\n")
 
 
 def wait_for(condition: Callable[[], bool], what: str, timeout_s: float = WAIT_TIMEOUT_S) -> None:
-    """Blocks until the condition holds; an AssertionError says what did not come."""
-    until = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < until, f"{what} did not come within {timeout_s} s"
-        time.sleep(_LOOK_EVERY_S)
+    """Wait until the condition holds; an AssertionError says what did not come."""
+    wait_until(condition, lambda: f"{what} did not come within {timeout_s} s", timeout_s)
 
 
 @dataclass(frozen=True)
@@ -119,26 +113,24 @@ class ChildProcess(Process):
     ) -> None:
         super().__init__(name, place)
         self.directory = directory / name / "data"
-        self._command = [*place.prefix, *command]
-        self._env = {**env, **place.env}
-        self._child: subprocess.Popen[bytes] | None = None
         self._log_before = 0
         self._progress_before = 0
         self._home = directory / name
         self._home.mkdir(parents=True, exist_ok=True)
+        self._child = Child(name, [*place.prefix, *command], self._home / "log", {**env, **place.env})
         self.crash_points = CrashPoints(self._home)
 
     @property
     def pid(self) -> int | None:
-        return self._child.pid if self._child is not None and self._child.poll() is None else None
+        return self._child.pid if self._child.running else None
 
     @property
     def log_file(self) -> Path:
-        return self._home / "log"
+        return self._child.log_file
 
     def log(self) -> str:
         """What it has logged in all its lives."""
-        return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
+        return self._child.log()
 
     def start(self, *, ready: bool = True) -> None:
         self.note_end()
@@ -147,10 +139,7 @@ class ChildProcess(Process):
         before = self._progress_before = self.progress()
         self._log_before = len(self.log())
         self.directory.mkdir(parents=True, exist_ok=True)
-        with self.log_file.open("ab") as log:
-            self._child = subprocess.Popen(
-                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._env
-            )
+        self._child.start()
         self._is_to_run = True
         if ready:
             wait_for(lambda: self.progress() > before or not self.running, f"{self.name}'s start")
@@ -159,10 +148,10 @@ class ChildProcess(Process):
     def stop(self) -> None:
         self.note_end()
         self._is_to_run = False
-        if self._child is None or not self.running:
+        if not self.running:
             return
         self._child.send_signal(signal.SIGTERM)
-        self._child.send_signal(signal.SIGCONT)
+        self._child.resume()
         code = self._child.wait(STOP_TIMEOUT_S)
         # one that is only being started knows nothing of signals yet
         still_starting = self.progress() == self._progress_before and code == -signal.SIGTERM
@@ -171,16 +160,14 @@ class ChildProcess(Process):
     def kill(self) -> None:
         self.note_end()
         self._is_to_run = False
-        if self._child is not None:
+        if self._child.started:
             self._child.kill()
-            self._child.wait()
 
     def wait_for_crash(self, point: str) -> None:
         """Until the process has killed itself at this point, which is armed; disarms it. Any other end is an
         AssertionError."""
         wait_for(lambda: not self.running, f"{self.name}'s end at {point!r} ({self.log_file})")
-        assert self._child is not None
-        code, reached = self._child.returncode, self.crash_points.crashed_at
+        code, reached = self._child.ended(), self.crash_points.crashed_at
         assert (code, reached) == (-signal.SIGKILL, point), (
             f"{self._how_it_ended()}, at {reached or 'no point'} instead of {point!r}:\n{self.log()[-LAST_CHARACTERS:]}"
         )
@@ -194,8 +181,7 @@ class ChildProcess(Process):
             log.error("%s by itself, having logged last:\n%s", how, self.log()[-LAST_CHARACTERS:])
 
     def _how_it_ended(self) -> str:
-        assert self._child is not None
-        return f"{self.name} ended with {self._child.returncode}"
+        return f"{self.name} ended with {self._child.ended()}"
 
     @abstractmethod
     def progress(self) -> int:
@@ -203,7 +189,7 @@ class ChildProcess(Process):
 
 
 class WorkerProcess(ChildProcess):
-    """`tests.chaos.worker`: `kafka-journal worker`, which can end at named points."""
+    """`tests.support.children.mortal_worker`: `kafka-journal worker`, which can end at named points."""
 
     def progress(self) -> int:
         return self.log().count("reading from")

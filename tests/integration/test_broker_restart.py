@@ -10,9 +10,10 @@ import pytest
 from journal.embedded.cluster import EmbeddedKafka
 from journal.embedded.process import wait_until
 from tests.support.judgement import judge, settings_of
-from tests.support.machines import Machine, node
-from tests.support.nodes import NodeProcess
-from tests.support.processes import WorkerProcess, new_journal
+from tests.support.processes.command import new_journal
+from tests.support.processes.machine import Machine, node
+from tests.support.processes.node import NodeProcess
+from tests.support.processes.worker import WorkerProcess
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
 
@@ -26,7 +27,7 @@ def test_a_lone_node_survives_a_restart_of_the_only_broker(brokers: EmbeddedKafk
     worker = WorkerProcess(bootstrap, journal, tmp_path / "worker")
     with worker.start(ready=False), NodeProcess(bootstrap, journal, tmp_path / "node", SEED) as lone:
         try:
-            lone.start().wait_for('{"done":', count=500)
+            lone.start().wait_for_lines('{"done":', count=500)
             brokers.kill(1)
         finally:
             brokers.start()
@@ -51,7 +52,7 @@ def test_a_node_and_its_worker_that_start_before_the_broker_wait_for_it(brokers:
     try:
         assert wait_until(lambda: "Kafka does not answer, and is asked again" in machine.log_file.read_text(), 60.0)
         brokers.start()
-        machine.wait("active", lambda status: node(status, "early")["role"] == "active")
+        machine.wait_for_status("active", lambda status: node(status, "early")["role"] == "active")
         machine.process.terminate()
         assert machine.process.wait(60.0) == 0
     finally:

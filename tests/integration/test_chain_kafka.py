@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +12,11 @@ from journal.journal import BlockingJournal
 from journal.store.chain.lockstep import chained_id
 from journal.store.model import Message, ReferenceState
 from journal.store.store import MessageStore
-from tests.support.chain_node import ADDRESS, CONSUMED, DEAD, KEPT, Stores, body_of, require_same, stores
+from tests.support.children.chain import ADDRESS, CONSUMED, DEAD, KEPT, Stores, body_of, require_same, stores
+from tests.support.children.telling import read_notes
 from tests.support.in_process import made_journal, running_worker
-from tests.support.processes import command_env
+from tests.support.processes.child import Child, program
+from tests.support.processes.command import command_env
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
 
@@ -39,23 +37,16 @@ class Node:
     def kill_at_work(self) -> None:
         before = self._told()
         env = command_env(self._settings.bootstrap_servers, self._settings.journal, self._settings.directory)
-        command = [sys.executable, "-m", "tests.support.chain_node", str(self.local), str(self._history)]
-        with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as child:
-            assert child.stderr is not None
-            until = time.monotonic() + START_S
-            while self._told() < before + TOLD:
-                assert child.poll() is None, child.stderr.read()
-                assert time.monotonic() < until, "the node is told of nothing"
-                time.sleep(0.01)
-            child.kill()
+        log = self._history.with_suffix(".log")
+        with Child("the node", program("chain", self.local, self._history), log, env).start() as child:
+            child.wait_until(lambda: self._told() >= before + TOLD, "news for the node")
 
     def _told(self) -> int:
         return self._history.read_text().count('"sent"') if self._history.exists() else 0
 
     def said(self, word: str) -> list[Any]:
         """What it wrote down, in all its lives."""
-        lines = [line for line in self._history.read_text().splitlines(keepends=True) if line.endswith("\n")]
-        return [found[word] for found in map(json.loads, lines) if word in found]
+        return [found[word] for found in read_notes(self._history) if word in found]
 
     def put_back(self, opened: Stores) -> dict[tuple[str, int], int]:
         """By all its lives, and now."""

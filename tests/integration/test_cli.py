@@ -30,7 +30,8 @@ from journal.v1.journal_pb2 import ADD, Position, Record, Transaction
 from journal.wire.keys import record_key, transaction_key
 from tests.integration.test_damaged_batch import MARK, damage
 from tests.support.brokers import JVM_OPTIONS
-from tests.support.processes import COMMAND, WorkerProcess, command_env, new_journal, run_command
+from tests.support.processes.command import COMMAND, command_env, new_journal, run_command
+from tests.support.processes.worker import WorkerProcess
 from tests.support.script_model import ScriptModel, encode, random_script, to_text
 from tests.support.sources import delete_topic, topics
 

@@ -6,7 +6,6 @@ One node is active the whole time; nobody takes it down to settle a transaction.
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,8 +18,9 @@ from journal.cli.control_socket.paths import socket_path
 from journal.config import Settings, load_settings
 from tests.integration.test_cli import Cli
 from tests.integration.test_store_cli import Left, a_broker_leaves
-from tests.support.processes import COMMAND, new_journal
-from tests.support.served_node import served_node
+from tests.support.children.served import served_node
+from tests.support.processes.child import Child
+from tests.support.processes.command import COMMAND, new_journal
 from tests.support.sources import create_topic
 
 pytestmark = pytest.mark.kafka
@@ -49,8 +49,8 @@ def left(cli: Cli, settings: Settings) -> Left:
 
 
 @pytest.fixture(scope="module")
-def node(cli: Cli, left: Left) -> Iterator[subprocess.Popen[bytes]]:
-    with served_node(cli.env(), NODE) as running:
+def node(cli: Cli, left: Left) -> Iterator[Child]:
+    with served_node(cli.env(), Path(cli.directory), NODE) as running:
         yield running
 
 
@@ -63,7 +63,7 @@ def unchanging(value: Any) -> Any:
     return [unchanging(each) for each in value] if isinstance(value, list) else value
 
 
-def test_what_a_node_tells_is_what_a_load_tells(cli: Cli, left: Left, node: subprocess.Popen[bytes]) -> None:
+def test_what_a_node_tells_is_what_a_load_tells(cli: Cli, left: Left, node: Child) -> None:
     commands: list[tuple[str | int, ...]] = [
         ("queues",),
         ("messages", "us", "--limit", 4),
@@ -79,9 +79,7 @@ def test_what_a_node_tells_is_what_a_load_tells(cli: Cli, left: Left, node: subp
         assert asked == unchanging(cli.json(*command)), command
 
 
-def test_tables_for_people_are_printed_of_what_a_node_tells(
-    cli: Cli, left: Left, node: subprocess.Popen[bytes]
-) -> None:
+def test_tables_for_people_are_printed_of_what_a_node_tells(cli: Cli, left: Left, node: Child) -> None:
     assert "consumer-1 (1)" in cli.ok("queues", "--node")
     assert "in both" in cli.ok("messages", "us", "--node", NODE)
     assert "eu (adds 1, acknowledges 1)" in cli.ok("tx", "list", f"--node={NODE}")
@@ -89,7 +87,7 @@ def test_tables_for_people_are_printed_of_what_a_node_tells(
 
 
 def test_a_node_tells_a_message_for_routes_as_the_tables_do(
-    cli: Cli, settings: Settings, left: Left, node: subprocess.Popen[bytes]
+    cli: Cli, settings: Settings, left: Left, node: Child
 ) -> None:
     topic = create_topic(settings.bootstrap_servers, f"{settings.journal}-out")
     target = {"topic": topic, "key": ["header:colour", "message-id"]}
@@ -111,9 +109,7 @@ def test_a_node_tells_a_message_for_routes_as_the_tables_do(
     )
 
 
-def test_messages_go_in_and_out_through_a_node_as_they_do_without(
-    cli: Cli, settings: Settings, node: subprocess.Popen[bytes]
-) -> None:
+def test_messages_go_in_and_out_through_a_node_as_they_do_without(cli: Cli, settings: Settings, node: Child) -> None:
     assert "--create makes it" in cli.fails("send", "new", "body", "--node")
     assert "there is no queue new" in cli.fails("receive", "new", "--node")
     sent = cli.json("send", "new", "one", "--create", "-p", "a=b", "--count", 3, "--node")
@@ -137,7 +133,7 @@ def test_messages_go_in_and_out_through_a_node_as_they_do_without(
 
 
 def test_a_receiver_that_is_killed_has_received_what_it_printed_at_most_once_more(
-    cli: Cli, settings: Settings, node: subprocess.Popen[bytes]
+    cli: Cli, settings: Settings, node: Child
 ) -> None:
     total = 5000
     sent = cli.json("send", "killed", "x", "--create", "--count", total, "--node")["messages"]
@@ -164,9 +160,7 @@ def test_a_receiver_that_is_killed_has_received_what_it_printed_at_most_once_mor
     assert len(printed) + len(rest) <= total + 1
 
 
-def test_a_transaction_is_settled_by_the_node_that_is_active(
-    cli: Cli, left: Left, node: subprocess.Popen[bytes]
-) -> None:
+def test_a_transaction_is_settled_by_the_node_that_is_active(cli: Cli, left: Left, node: Child) -> None:
     assert "is active in epoch" in cli.fails("tx", "commit", left.tx, "--yes")
     assert "give one of them" in cli.fails("tx", "commit", left.tx, "--yes", "--take-over", "--node", code=2)
     (listed,) = cli.json("tx", "list")["in_doubt"]
@@ -185,20 +179,17 @@ def test_a_transaction_is_settled_by_the_node_that_is_active(
     eu = next(line for line in cli.json("queues", "--node") if line["queue"] == "eu")
     assert (eu["depth"], eu["ready"], eu["in_doubt"]) == (1, 1, 0)
     assert "no transaction" in cli.fails("tx", "rollback", left.tx, "--yes", "--node")
-    assert node.poll() is None
+    assert node.running
 
 
-def test_which_node_is_asked_is_said_when_it_is_not_clear(
-    cli: Cli, settings: Settings, node: subprocess.Popen[bytes]
-) -> None:
-    with served_node(cli.env(), "broker b", "standby", NODE) as another:
+def test_which_node_is_asked_is_said_when_it_is_not_clear(cli: Cli, settings: Settings, node: Child) -> None:
+    with served_node(cli.env(), Path(cli.directory), "broker b", "standby", NODE) as another:
         said = cli.fails("queues", "--node", code=2)
         assert "broker a, broker b: --node=NAME" in said
         said = cli.fails("queues", "--node", "broker b")
         assert f"node broker b of journal {cli.journal} is standby, not active; {NODE} is" in said
         assert cli.json("queues", "--node", NODE)
-        another.send_signal(signal.SIGKILL)
-        another.wait()
+        another.kill()
     assert socket_path(settings, "broker b").exists()
     assert "node broker b does not run any more" in cli.fails("tx", "list", "--node", "broker b")
     assert cli.json("queues", "--node")

@@ -12,8 +12,9 @@ import pytest
 from journal.kafka.clients import KafkaClients
 from journal.topics.names import worker_group
 from tests.support.judgement import made_journal
-from tests.support.processes import command_env
-from tests.support.terminal import TIMEOUT_S, Terminal
+from tests.support.processes.child import DEADLINE_S
+from tests.support.processes.command import command_env
+from tests.support.processes.terminal import Terminal
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
 
@@ -22,19 +23,19 @@ def test_a_worker_leaves_its_group(bootstrap: str, tmp_path: Path) -> None:
     settings = made_journal(bootstrap, 2, tmp_path / "made")
     env = command_env(bootstrap, settings.journal, tmp_path)
     with Terminal("worker", env=env, log=tmp_path / "log") as worker:
-        worker.wait_for("reading from")
+        worker.wait_for_log("reading from")
         children = worker.children()
         assert worker.ctrl_c() == 0, worker.log()
         assert "Traceback" not in worker.log()
         assert not any(child.is_running() for child in children)
-    assert KafkaClients(bootstrap).cluster().group_members(worker_group(settings.journal), TIMEOUT_S) == []
+    assert KafkaClients(bootstrap).cluster().group_members(worker_group(settings.journal), DEADLINE_S) == []
 
 
 def test_everything_that_up_started_is_gone(tmp_path: Path) -> None:
     env = {name: value for name, value in os.environ.items() if not name.startswith("KAFKA_JOURNAL_BOOTSTRAP")}
     env |= {"KAFKA_JOURNAL_DIRECTORY": str(tmp_path / "state")}
     with Terminal("up", "--dir", str(tmp_path / "kafka"), env=env, log=tmp_path / "log") as up:
-        up.wait_for("reading from")
+        up.wait_for_log("reading from")
         children = up.children()
         listening = {
             connection.laddr.port
@@ -45,7 +46,7 @@ def test_everything_that_up_started_is_gone(tmp_path: Path) -> None:
         assert listening, "a broker"
         assert up.ctrl_c() == 0, up.log()
         assert "Traceback" not in up.log()
-    _, alive = psutil.wait_procs(children, timeout=TIMEOUT_S)
+    _, alive = psutil.wait_procs(children, timeout=DEADLINE_S)
     assert not alive
     for port in listening:
         with socket.socket() as one:

@@ -14,7 +14,7 @@ import pytest
 
 from journal.cli.flights.plan import is_of_flights
 from tests.support.brokers import JVM_OPTIONS
-from tests.support.processes import COMMAND, run_command
+from tests.support.processes.command import COMMAND, run_command
 
 pytestmark = pytest.mark.kafka
 

@@ -27,7 +27,7 @@ from journal.errors import EmbeddedKafkaError
 from journal.kafka.cluster import KafkaCluster
 from journal.kafka.settings import ClientSettings
 from tests.support.brokers import JVM_OPTIONS
-from tests.support.processes import COMMAND
+from tests.support.processes.command import COMMAND
 
 pytestmark = pytest.mark.kafka
 TIMEOUT_S = 30.0

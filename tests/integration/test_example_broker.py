@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.processes import WorkerProcess, command_env, new_journal
+from tests.support.processes.command import command_env, new_journal
+from tests.support.processes.worker import WorkerProcess
 
 BROKER = Path(__file__).parents[2] / "examples" / "broker.py"
 TIMEOUT_S = 60.0

@@ -12,10 +12,11 @@ import pytest
 from journal.config import Settings
 from journal.errors import LocalStorageError
 from journal.journal import BlockingJournal
+from tests.support.children.loaders import CollectingLoader
 from tests.support.judgement import judge, made_journal
 from tests.support.node_history import Activation
-from tests.support.nodes import CollectingLoader, NodeProcess
-from tests.support.processes import WorkerProcess
+from tests.support.processes.node import NodeProcess
+from tests.support.processes.worker import WorkerProcess
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
 
@@ -80,14 +81,14 @@ def test_the_node_goes_on_when_the_disk_of_its_copy_is_full(
     with worker.start(ready=False), NodeProcess(bootstrap, settings.journal, small_disk.path, SEED) as node:
         node.history_file = tmp_path / "node.history"
         node.log_file = tmp_path / "node.log"
-        node.start().wait_for('{"done":', count=200)
+        node.start().wait_for_lines('{"done":', count=200)
         small_disk.fill()
         wait_for(node.log, is_full)
         node.wait_for_more('{"done":', 500)
         small_disk.make_room()
         wait_for(node.log, follows_again)
         node.stop()
-        node.start().wait_for('{"active":', count=2)
+        node.start().wait_for_lines('{"active":', count=2)
         node.stop()
         repeated = activate_on(small_disk, settings.model_copy(update={"directory": small_disk.path / "new"}))
         judge(settings, [*node.activations(), repeated])
@@ -120,7 +121,7 @@ def test_a_worker_whose_disk_is_full_goes_on_when_there_is_room(
     worker = WorkerProcess(bootstrap, settings.journal, small_disk.path)
     worker.log_file = tmp_path / "worker.log"
     with worker.start(ready=False), NodeProcess(bootstrap, settings.journal, tmp_path / "node", SEED) as node:
-        node.start().wait_for('{"done":', count=200)
+        node.start().wait_for_lines('{"done":', count=200)
         small_disk.fill()
         wait_for(worker.log, is_full)
         node.wait_for_more('{"done":', 500)

@@ -14,7 +14,7 @@ from journal.embedded.process import wait_until
 from journal.errors import KafkaUnavailableError, RetriableProducerError
 from journal.kafka.clients import KafkaClients
 from journal.kafka.ports import Sent
-from tests.support.processes import COMMAND, command_env
+from tests.support.processes.command import COMMAND, command_env
 
 SHORT_S = 0.3
 LIMIT_S = 30.0

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.judgement import judge, settings_of
-from tests.support.nodes import NodeProcess
-from tests.support.processes import WorkerProcess, new_journal
+from tests.support.processes.command import new_journal
+from tests.support.processes.node import NodeProcess
+from tests.support.processes.worker import WorkerProcess
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
@@ -43,7 +44,7 @@ class Killing:
         before = self.node.written()
         self.node.start()
         if active:
-            self.node.wait_for('{"done":', count=self.chance.randrange(1, 800), after=before)
+            self.node.wait_for_lines('{"done":', count=self.chance.randrange(1, 800), after=before)
         else:
             time.sleep(self.chance.uniform(0.2, 1.2))
         self.node.kill()
@@ -53,7 +54,7 @@ class Killing:
         """While the node appends; its successor is there before the group has noticed that it is gone."""
         before = self.node.written()
         self.node.start()
-        self.node.wait_for('{"done":', count=self.chance.randrange(100, 800), after=before)
+        self.node.wait_for_lines('{"done":', count=self.chance.randrange(100, 800), after=before)
         self.worker.kill()
         self.worker.start(ready=False)
         self.node.kill()

@@ -22,10 +22,11 @@ from journal.load.loading import LoadCounts
 from journal.topics.marks import MarkReader
 from journal.topics.names import table_topic
 from journal.v1.journal_pb2 import Mark
+from tests.support.children.loaders import CollectingLoader
 from tests.support.judgement import judge, made_journal
 from tests.support.node_history import Activation
-from tests.support.nodes import CollectingLoader
-from tests.support.processes import WorkerProcess, command_env, run_command
+from tests.support.processes.command import command_env, run_command
+from tests.support.processes.worker import WorkerProcess
 from tests.support.script_model import Line, encode
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]

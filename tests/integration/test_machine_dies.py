@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.machines import DEADLINE_S, Machine, node
-from tests.support.processes import new_journal, run_command
+from tests.support.processes.command import new_journal, run_command
+from tests.support.processes.machine import DEADLINE_S, Machine, node
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
@@ -64,8 +64,8 @@ def machines(bootstrap: str, directory: Path) -> Iterator[tuple[Machine, Machine
             made.append(Machine(bootstrap, journal, directory, name, {}))
             ending.callback(made[-1].process.kill)
             if name == "one":
-                made[0].wait("active", lambda status: node(status, "one")["role"] == "active")
-        made[1].wait("fit", lambda status: bool(node(status, "two")["fit"]) and len(status["workers"]) == 2)
+                made[0].wait_for_status("active", lambda status: node(status, "one")["role"] == "active")
+        made[1].wait_for_status("fit", lambda status: bool(node(status, "two")["fit"]) and len(status["workers"]) == 2)
         yield made[0], made[1]
 
 
@@ -77,7 +77,7 @@ def test_a_machine_that_dies_with_node_and_worker_takes_nothing_with_it(bootstra
         sender.wait_for(4)
         died = one.die()
         sender.ended()
-        status = two.wait("active", lambda status: node(status, "two")["role"] == "active")
+        status = two.wait_for_status("active", lambda status: node(status, "two")["role"] == "active")
         say_what_took(two, died, node(status, "two")["last_failover"])
 
         found = Counter(two.receive("orders"))

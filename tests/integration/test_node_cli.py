@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.machines import DEADLINE_S, Machine, node, wait_for_end
-from tests.support.processes import new_journal
+from tests.support.processes.command import new_journal
+from tests.support.processes.machine import DEADLINE_S, Machine, node, wait_for_end
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
@@ -29,21 +29,21 @@ def test_two_commands_are_a_highly_available_store(bootstrap: str, tmp_path: Pat
             return machine
 
         one = start("one")
-        one.wait("active", lambda status: node(status, "one")["role"] == "active")
+        one.wait_for_status("active", lambda status: node(status, "one")["role"] == "active")
         one.run("send", "orders", "hello", "--create", "--count", "20", "--node")
         two = start("two")
-        two.wait("fit", lambda status: bool(node(status, "two")["fit"]))
+        two.wait_for_status("fit", lambda status: bool(node(status, "two")["fit"]))
 
         # what is acknowledged stays so, and what is not stays there, whoever serves it
         assert one.receive("orders", 5) == ["hello"] * 5
         worker = one.worker_pid()
         one.process.kill()
-        status = two.wait("active", lambda status: node(status, "two")["role"] == "active")
+        status = two.wait_for_status("active", lambda status: node(status, "two")["role"] == "active")
         failover = node(status, "two")["last_failover"]
         assert failover["warm"]
         assert failover["total_ms"] >= failover["gate_ms"] > 0
         assert two.run("queues", "--node")[0]["depth"] == 15
-        two.wait("gone", lambda status: bool(node(status, "one")["gone"]))
+        two.wait_for_status("gone", lambda status: bool(node(status, "one")["gone"]))
         # its worker, left alone, gave back what the other node then waited for, and ends
         wait_for_end(worker)
         assert one.said("stopped; everything it had read is checkpointed")
@@ -52,21 +52,21 @@ def test_two_commands_are_a_highly_available_store(bootstrap: str, tmp_path: Pat
         worker = two.worker_pid()
         os.kill(worker, signal.SIGKILL)
         two.run("send", "orders", "again", "--node")
-        two.wait("again with a worker", lambda status: two.worker_pid() != worker and bool(status["workers"]))
+        two.wait_for_status("with a worker", lambda status: two.worker_pid() != worker and bool(status["workers"]))
 
         one = start("one")
-        one.wait("fit", lambda status: bool(node(status, "one")["fit"]))
+        one.wait_for_status("fit", lambda status: bool(node(status, "one")["fit"]))
         assert two.run("node", "hand-over")["node"] == "one"
         assert one.run("queues", "--node")[0]["depth"] == 16
 
         # one that ends hands over, and its worker goes on until the other is active
-        two.wait("fit", lambda status: bool(node(status, "two")["fit"]))
+        two.wait_for_status("fit", lambda status: bool(node(status, "two")["fit"]))
         worker = one.worker_pid()
         one.wait_for_worker()
         one.process.send_signal(signal.SIGINT)
         assert one.process.wait(DEADLINE_S) == 0
         wait_for_end(worker)
-        two.wait("active again", lambda status: node(status, "two")["role"] == "active")
+        two.wait_for_status("active again", lambda status: node(status, "two")["role"] == "active")
         assert two.said("node two is active") < one.said("stopped; everything it had read is checkpointed")
         assert node(two.run("status"), "two")["role"] == "active"
         assert two.run("queues", "--node")[0]["depth"] == 16
@@ -81,7 +81,7 @@ def test_a_node_that_logs_json_and_more_has_its_worker_do_the_same(bootstrap: st
     journal = new_journal(bootstrap, 1, directory=tmp_path / "command", env=ENV)
     one = Machine(bootstrap, journal, tmp_path, "one", ENV, verbose=True, as_json=True)
     try:
-        one.wait("active", lambda status: node(status, "one")["role"] == "active")
+        one.wait_for_status("active", lambda status: node(status, "one")["role"] == "active")
         one.process.send_signal(signal.SIGTERM)
         assert one.process.wait(DEADLINE_S) == 0
     finally:

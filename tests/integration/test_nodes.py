@@ -15,10 +15,11 @@ from journal.config import Settings
 from journal.kafka.clients import kafka_of
 from journal.topics.control_reading import read_control
 from journal.topics.names import node_group
+from tests.support.children.driven_node import BROKEN_LOADER
 from tests.support.in_process import made_journal, running_worker
-from tests.support.node_driver import BROKEN_LOADER
-from tests.support.node_processes import DEADLINE_S, DrivenNode, Event
-from tests.support.processes import command_env, run_command
+from tests.support.processes.child import DEADLINE_S, Event
+from tests.support.processes.command import command_env, run_command
+from tests.support.processes.node import DrivenNode
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 

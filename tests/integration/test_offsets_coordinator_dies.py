@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +15,7 @@ from journal.errors import OperatingError
 from journal.kafka.clients import KafkaClients
 from journal.kafka.ports import Consumed, Sent, TransactionalProducer
 from tests.support.brokers import JVM_OPTIONS
+from tests.support.processes.child import program
 
 pytestmark = pytest.mark.kafka
 TIMEOUT_S = 30.0
@@ -106,7 +106,7 @@ def test_who_has_asked_a_coordinator_before_is_told_by_the_next_one_too(tmp_path
         scene = Scene(kafka)
         scene.commit(scene.producer(), 2)
         arguments = [kafka.bootstrap_servers, scene.group, TOPIC]
-        command = [sys.executable, "-m", "tests.support.offsets_asker", *arguments]
+        command = program("askers", "patiently", *arguments)
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as asking:
             assert asking.stdin is not None
             assert asking.stdout is not None

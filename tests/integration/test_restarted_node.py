@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.machines import Machine, node
-from tests.support.processes import new_journal
+from tests.support.processes.command import new_journal
+from tests.support.processes.machine import Machine, node
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
@@ -25,7 +25,9 @@ def test_the_worker_of_a_node_that_is_started_again_has_the_copies_of_the_former
             return machine
 
         first = start()
-        first.wait("active", lambda status: node(status, "one")["role"] == "active" and bool(status["workers"]))
+        first.wait_for_status(
+            "active", lambda status: node(status, "one")["role"] == "active" and status["workers"] != []
+        )
         worker = first.worker_pid()
         first.process.kill()
         first.process.wait()
@@ -34,6 +36,6 @@ def test_the_worker_of_a_node_that_is_started_again_has_the_copies_of_the_former
         def copies() -> list[str]:
             return [line for line in second.log_file.read_text().splitlines() if ", local copies in " in line]
 
-        second.wait("another worker", lambda _: second.worker_pid() != worker and len(copies()) == 2)
+        second.wait_for_status("another worker", lambda _: second.worker_pid() != worker and len(copies()) == 2)
         assert all(line.endswith("/worker-0") for line in copies())
         assert not list(tmp_path.rglob("worker-1"))

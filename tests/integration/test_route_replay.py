@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,8 @@ from journal.kafka.clients import KafkaClients
 from journal.routing.config import RoutingConfig
 from journal.store.model import Message, QueueConfig
 from tests.support.in_process import made_journal, running_worker
-from tests.support.processes import command_env, run_command
+from tests.support.processes.child import program
+from tests.support.processes.command import command_env, run_command
 from tests.support.sources import DEADLINE_S, create_topic, new_name, wait_until
 from tests.support.stream_apps import active_store
 
@@ -101,7 +101,7 @@ def test_a_replay_that_is_killed_and_run_again_has_sent_everything_exactly_once_
     assert replay(env, *RANGE, "--dry-run")["sent"] == MESSAGES
     assert end_of(bootstrap, topic) == end
 
-    crashing = [sys.executable, "-m", "tests.support.replay_crash", "routes", "replay", "out", *RANGE, "--json"]
+    crashing = program("crashing", "second-transaction", tmp_path, "routes", "replay", "out", *RANGE, "--json")
     killed = subprocess.run(crashing, env=env, capture_output=True, timeout=DEADLINE_S)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert end_of(bootstrap, topic) > end

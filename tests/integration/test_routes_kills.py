@@ -5,13 +5,8 @@ from __future__ import annotations
 
 import json
 import random
-import signal
-import subprocess
-import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -24,7 +19,8 @@ from tests.chaos.crash_points import CHECKPOINT_POINTS, CrashPoints
 from tests.support.brokers import crash
 from tests.support.in_process import made_journal
 from tests.support.long_form import BROKERS, LONG, seed, summary
-from tests.support.processes import command_env
+from tests.support.processes.child import Child, program
+from tests.support.processes.command import command_env
 from tests.support.sources import create_topic, wait_until
 from tests.support.stream_apps import active_store
 
@@ -38,40 +34,6 @@ SEED = seed(20261)
 PARTITIONS = 3
 SESSION_S = 2.0
 DEADLINE_S = 900.0 if LONG else 300.0
-
-
-class Child:
-    """A process that is killed and started again."""
-
-    def __init__(self, arguments: Sequence[str], env: dict[str, str], log: Path) -> None:
-        self._command = [sys.executable, "-m", *arguments]
-        self._env = env
-        self.log = log
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=self._env)
-
-    def say(self, text: str) -> None:
-        """Nothing to one that has just ended."""
-        assert self.process is not None
-        assert self.process.stdin is not None
-        with suppress(BrokenPipeError):
-            self.process.stdin.write(text.encode())
-            self.process.stdin.flush()
-
-    def send(self, number: signal.Signals) -> None:
-        assert self.process is not None
-        self.process.send_signal(number)
-
-    def kill(self) -> None:
-        assert self.process is not None
-        self.process.kill()
-        self.process.wait()
-
-    def ended(self) -> bool:
-        return self.process is not None and self.process.poll() is not None
 
 
 class History:
@@ -88,7 +50,7 @@ class History:
             file.seek(self._read)
             new = file.read()
         self._read += len(new)
-        self._seen.update(new.split())
+        self._seen.update(new.splitlines())
         return len(self._seen)
 
 
@@ -138,17 +100,19 @@ class Cast:
         safe = {"KAFKA_JOURNAL_REPLICATION": str(BROKERS)}
         self.workers = [
             Child(
-                ["tests.chaos.worker", str(directory), name],
-                command_env(kafka.bootstrap_servers, journal, directory / name, worker_env(topic) | safe),
+                name,
+                program("mortal_worker", directory, name),
                 directory / f"{name}.log",
+                command_env(kafka.bootstrap_servers, journal, directory / name, worker_env(topic) | safe),
             )
             for name in WORKERS
         ]
         slow = {"KAFKA_JOURNAL_GATE_TIMEOUT_MS": "120000"}
         self.node = Child(
-            ["tests.support.routes_sender", str(history)],
-            command_env(kafka.bootstrap_servers, journal, directory / "node", slow | safe),
+            "node",
+            program("sender", history),
             directory / "node.log",
+            command_env(kafka.bootstrap_servers, journal, directory / "node", slow | safe),
         )
 
     def begin(self) -> None:
@@ -160,15 +124,15 @@ class Cast:
             process.kill()
 
     def said(self) -> str:
-        return "\n".join(process.log.read_text()[-3000:] for process in (*self.workers, self.node))
+        return "\n".join(process.told() for process in (*self.workers, self.node))
 
     def revive(self) -> None:
         """As whoever runs them would: librdkafka may end a worker when Kafka dies."""
         for worker in self.workers:
-            if worker.ended():
+            if not worker.running:
                 self.by_themselves += 1
                 worker.start()
-        if self.node.ended():
+        if not self.node.running:
             assert LONG, self.said()
             self.by_themselves += 1
             self._start_node()
@@ -176,7 +140,7 @@ class Cast:
     def send(self, goal: int) -> None:
         """Have the node send up to that number."""
         self._goal = goal
-        self.node.say(f"{goal}\n")
+        self.node.tell(f"send {goal}")
 
     def wait_for(self, count: int) -> None:
         """Until so many are acknowledged."""
@@ -188,7 +152,7 @@ class Cast:
 
     def _start_node(self) -> None:
         self.node.start()
-        self.node.say(f"{self._goal}\n")
+        self.node.tell(f"send {self._goal}")
 
     # ---- what may happen to them -----------------------------------------------------------------------------------
 
@@ -202,13 +166,13 @@ class Cast:
                 worker.kill()
                 worker.start()
             case "stopped worker":  # it becomes a zombie: the other one has its shards meanwhile
-                worker.send(signal.SIGSTOP)
+                worker.pause()
                 time.sleep(SESSION_S * (1 + chance.random()))
-                worker.send(signal.SIGCONT)
+                worker.resume()
             case "point":
                 self.points.arm(chance.choice(CHECKPOINT_POINTS))
                 self.send(self._goal + 1)
-                wait_until(worker.ended)
+                wait_until(lambda: not worker.running)
                 self.points.disarm()
                 worker.start()
             case "broker":
@@ -269,7 +233,7 @@ def test_the_bridges_crash_on_the_way_out_repeats_no_message(bootstrap: str, tmp
     settings = made_journal(bootstrap, tmp_path / "own", shards=1)
     topic = create_topic(bootstrap, f"{settings.journal}-out", PARTITIONS)
     env = command_env(bootstrap, settings.journal, tmp_path / "worker", worker_env(topic))
-    worker = Child(["tests.chaos.worker", str(tmp_path), "one"], env, tmp_path / "worker.log")
+    worker = Child("one", program("mortal_worker", tmp_path, "one"), tmp_path / "worker.log", env)
     points = CrashPoints(tmp_path)
 
     def message(number: int) -> Message:
@@ -285,7 +249,7 @@ def test_the_bridges_crash_on_the_way_out_repeats_no_message(bootstrap: str, tmp
             points.arm("produced")
             store.send(message(2), ["q"])
             store.send(message(3), ["q"]).wait()
-            wait_until(worker.ended)
+            wait_until(lambda: not worker.running)
             store.send(message(4), ["q"]).wait()  # whose client never hears of it
         points.disarm()
         worker.start()

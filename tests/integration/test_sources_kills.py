@@ -8,8 +8,6 @@ import math
 import random
 import re
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -28,11 +26,13 @@ from journal.routing.config import RoutingConfig
 from journal.store.model import QueueConfig
 from journal.topics.names import sources_group
 from tests.support.brokers import crash
+from tests.support.children.crashing import POINTS, crash_at
 from tests.support.in_process import made_journal, running_worker
 from tests.support.long_form import BROKERS, LONG, seed, summary
-from tests.support.processes import COMMAND, WorkerProcess, command_env
+from tests.support.processes.child import Child, program
+from tests.support.processes.command import COMMAND, command_env
+from tests.support.processes.worker import WorkerProcess
 from tests.support.sources import bodies, committed, create_topic, new_name, produce, taking, wait_until
-from tests.support.sources_crash_node import POINTS, crash_at
 
 ROUNDS = 8 if LONG else 1
 RECORDS = 100_000 if LONG else 0
@@ -67,7 +67,7 @@ def taken_in(settings: Settings) -> int:
     return sum(committed(settings).values())
 
 
-class Machine:
+class Machine(Child):
     """A node's process, which can be started again."""
 
     def __init__(
@@ -79,20 +79,9 @@ class Machine:
         command: Sequence[str | Path] = (COMMAND, "node", "--name"),
     ) -> None:
         """`command` is given the name."""
-        self.name = name
-        self._command = [*command, name]
         env = env_of(settings) | {"KAFKA_JOURNAL_ROUTING": json.dumps(routing.model_dump(mode="json"))}
-        self._env = command_env(settings.bootstrap_servers, settings.journal, directory / name, env)
-        self._log = directory / f"{name}.log"
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, env=self._env)
-
-    def ended(self) -> int | None:
-        """Its exit code, None while it runs."""
-        return None if self._process is None else self._process.poll()
+        its = command_env(settings.bootstrap_servers, settings.journal, directory / name, env)
+        super().__init__(name, [*command, name], directory / f"{name}.log", its)
 
     def said(self, role: str) -> int:
         """How often it became that."""
@@ -103,37 +92,25 @@ class Machine:
         roles = re.findall(rf"loaders\.node\.life: node {self.name} is ([a-z]+):", self.log())
         return roles[-1] if roles else ""
 
-    def log(self) -> str:
-        return self._log.read_text(errors="replace") if self._log.exists() else ""
-
-    def wait_for(self, role: str, after: int = 0) -> None:
-        until = time.monotonic() + FAILOVER_S
-        while self.said(role) <= after:
-            assert self._process is not None
-            assert self._process.poll() is None, self.log()[-4000:]
-            assert time.monotonic() < until, f"{self.name} is not {role}\n{self.log()[-4000:]}"
-            time.sleep(0.02)
-
-    def send(self, number: signal.Signals) -> None:
-        if self._process is not None:
-            self._process.send_signal(number)
+    def wait_for_role(self, role: str, after: int = 0) -> None:
+        self.wait_until(lambda: self.said(role) > after, role, FAILOVER_S)
 
     def start_again(self) -> None:
         """Start it as the other's standby."""
         before = self.said("standby")
         self.start()
-        self.wait_for("standby", before)
+        self.wait_for_role("standby", before)
 
     def wake(self) -> None:
         """Have it go on that was stopped, as the other's standby."""
-        self.send(signal.SIGCONT)
+        self.resume()
         wait_until(lambda: self.role() == "standby", self.log, FAILOVER_S)
 
     def end(self, number: signal.Signals) -> None:
         """Send it a signal that ends it, and wait for that."""
-        if self._process is not None and self._process.poll() is None:
-            self.send(number)
-            self._process.wait(FAILOVER_S)
+        if self.running:
+            self.send_signal(number)
+            self.wait(FAILOVER_S)
 
 
 class Stream(threading.Thread):
@@ -195,12 +172,11 @@ class Cast:
     def begin(self) -> None:
         first, second = self._nodes
         first.start()
-        first.wait_for("active")
+        first.wait_for_role("active")
         second.start_again()
 
     def end(self) -> None:
         for node in self._nodes:
-            node.send(signal.SIGCONT)
             node.end(signal.SIGKILL)
         self._cluster.close()
 
@@ -246,7 +222,7 @@ class Cast:
     def stop_active(self, chance: random.Random) -> None:
         """It becomes a zombie."""
         active, standby = self._active_and_standby()
-        active.send(signal.SIGSTOP)
+        active.pause()
         self._wait_active(standby)
         self.let_pass(chance)
         active.wake()
@@ -340,7 +316,7 @@ def test_the_bridges_crash_on_the_way_in_repeats_no_record(bootstrap: str, tmp_p
     topic = create_topic(bootstrap, new_name())
     settings = made_journal(bootstrap, tmp_path / "own", shards=2)
     routing = RoutingConfig.model_validate({"sources": [{"name": "in", "topics": [topic], "address": "orders"}]})
-    command = [sys.executable, "-m", "tests.support.sources_crash_node", str(tmp_path)]
+    command = program("crashing", "taking-in", tmp_path, "node", "--name")
     node = Machine(settings, tmp_path, "one", routing, command)
     armed = crash_at(tmp_path)
     with running_worker(settings):

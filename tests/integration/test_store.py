@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -17,9 +14,11 @@ from journal.journal import BlockingJournal
 from journal.store.model import Message, QueueConfig, ReferenceState
 from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore
+from tests.support.children.store import batch, start
+from tests.support.children.telling import read_notes
 from tests.support.in_process import made_journal, running_worker
-from tests.support.processes import command_env
-from tests.support.store_node import batch, start
+from tests.support.processes.child import Child, program
+from tests.support.processes.command import command_env
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
 
@@ -30,16 +29,9 @@ START_S = 60.0
 def kill_at_work(settings: Settings, history: Path) -> list[dict[str, Any]]:
     """Run a node until it was told of so many messages; SIGKILL it; what it wrote down."""
     env = command_env(settings.bootstrap_servers, settings.journal, settings.directory)
-    command = [sys.executable, "-m", "tests.support.store_node", str(history)]
-    with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as child:
-        assert child.stderr is not None
-        until = time.monotonic() + START_S
-        while not history.exists() or history.read_text().count('"sent"') < ACKNOWLEDGED:
-            assert child.poll() is None, child.stderr.read()
-            assert time.monotonic() < until, "the node is told of nothing"
-            time.sleep(0.02)
-        child.kill()
-    return [json.loads(line) for line in history.read_text().splitlines(keepends=True) if line.endswith("\n")]
+    with Child("the node", program("store", history), history.with_suffix(".log"), env).start() as child:
+        child.wait_until(lambda: len(told(read_notes(history), "sent")) >= ACKNOWLEDGED, "news for the node")
+    return read_notes(history)
 
 
 def told(history: list[dict[str, Any]], word: str) -> list[Any]:

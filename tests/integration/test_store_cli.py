@@ -25,7 +25,7 @@ from journal.xa.outcomes import KeptOutcome
 from journal.xa.resource import XaResource
 from loaders.queues import QueueLoader
 from tests.integration.test_cli import Cli
-from tests.support.processes import new_journal
+from tests.support.processes.command import new_journal
 
 pytestmark = pytest.mark.kafka
 

@@ -18,7 +18,7 @@ from journal.store.model import Message, QueueConfig
 from journal.store.store import MessageStore
 from journal.topics.names import worker_group
 from tests.support.in_process import made_journal
-from tests.support.processes import command_env
+from tests.support.processes.command import command_env
 from tests.support.stream_apps import active_store, committed_records, free_port, new_topic, wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]

@@ -3,10 +3,6 @@ next poll meets no error, for the offset that it goes on from is there, and hold
 
 from __future__ import annotations
 
-import json
-import signal
-import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -23,7 +19,8 @@ from journal.process.clocks import wall_ms
 from journal.topics.made_and_checked import init_journal
 from journal.topics.names import table_topic
 from tests.support.in_process import Collected, made_journal, running_worker
-from tests.support.processes import command_env
+from tests.support.processes.child import Child, program
+from tests.support.processes.command import command_env
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
 
@@ -32,46 +29,19 @@ AWAY_S = 6.0
 """A copy whose process was stopped for 5 s is compared with the table before anything else."""
 
 
-class Standby:
-    """A `tests.support.standby_process`."""
+class Standby(Child):
+    """A `tests.support.children.standby`."""
 
     def __init__(self, settings: Settings, log: Path, *words: str) -> None:
         env = command_env(settings.bootstrap_servers, settings.journal, settings.directory)
         env |= {"KAFKA_JOURNAL_SHARDS": str(settings.shards)}
-        with log.open("wb") as errors:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.support.standby_process", *words],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-                env=env,
-            )
-        self._log = log
-
-    def next(self) -> dict[str, Any]:
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert line, self._log.read_text()
-        return dict(json.loads(line))
-
-    def wait_fit(self) -> None:
-        while self.next() != {"fit": True}:
-            continue
+        super().__init__("the standby", program("standby", *words), log, env, listens=True)
+        self.start()
 
     def activate(self) -> dict[str, Any]:
         """Its records once it is active, or the error that it met."""
-        assert self.process.stdin is not None
-        self.process.stdin.write("activate\n")
-        self.process.stdin.flush()
-        while (told := self.next()).keys().isdisjoint({"records", "error"}):
-            continue
-        return told
-
-    def end(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        assert self.process.wait(DEADLINE_S) == 0
+        self.tell("activate")
+        return self.wait_for("activated")
 
 
 @pytest.fixture
@@ -81,10 +51,8 @@ def settings(bootstrap: str, tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def standby(settings: Settings, tmp_path: Path) -> Iterator[Standby]:
-    found = Standby(settings, tmp_path / "standby.log")
-    yield found
-    found.process.kill()
-    found.process.wait()
+    with Standby(settings, tmp_path / "standby.log") as found:
+        yield found
 
 
 def table_end(settings: Settings) -> int:
@@ -118,14 +86,14 @@ def append(journal: BlockingJournal, records: int) -> list[int]:
 def outlive_the_table(settings: Settings, standby: Standby, *, away_s: float) -> None:
     """The standby is stopped; the table is made anew, and grows beyond where its copy stands; the standby goes on."""
     end = table_end(settings)
-    standby.process.send_signal(signal.SIGSTOP)
+    standby.pause()
     stopped_at = time.monotonic()
     make_table_anew(settings)
     with running_worker(settings), BlockingJournal(settings, copy_name="active") as active:
         active.activate()
         while table_end(settings) <= end or time.monotonic() < stopped_at + away_s:
             append(active, 50)
-    standby.process.send_signal(signal.SIGCONT)
+    standby.resume()
 
 
 def appended_and_followed(settings: Settings, standby: Standby) -> None:
@@ -133,7 +101,7 @@ def appended_and_followed(settings: Settings, standby: Standby) -> None:
         active.activate()
         for record_id in append(active, 200)[::2]:
             active.delete(record_id).wait(DEADLINE_S)
-        standby.wait_fit()
+        standby.wait_for("fit", fit=True)
 
 
 def records_of(settings: Settings) -> dict[str, str]:
@@ -157,16 +125,12 @@ def test_an_activation_on_a_copy_of_two_tables_is_refused_and_the_next_one_has_a
 ) -> None:
     """Nobody follows this copy, and it was compared with the table a moment before: nothing says that it was away."""
     appended_and_followed(settings, standby)
-    standby.end()
-    unfollowed = Standby(settings, tmp_path / "unfollowed.log", "unfollowed")
-    try:
-        assert unfollowed.next() == {"fit": False}
+    standby.stop()
+    with Standby(settings, tmp_path / "unfollowed.log", "unfollowed") as unfollowed:
+        assert unfollowed.wait_for("fit")["fit"] is False
         outlive_the_table(settings, unfollowed, away_s=0.0)
         with running_worker(settings):
             refused = unfollowed.activate()
             found = unfollowed.activate()
-    finally:
-        unfollowed.process.kill()
-        unfollowed.process.wait()
     assert "was made anew" in refused["error"]
     assert found["records"] == records_of(settings)

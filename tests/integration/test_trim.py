@@ -22,7 +22,7 @@ from journal.topics.names import table_topic, wal_topic
 from journal.v1.journal_pb2 import ADD, Archive, Position, Record
 from journal.wire.keys import record_key
 from tests.support.in_process import Collected, made_journal, running_worker
-from tests.support.processes import command_env, run_command
+from tests.support.processes.command import command_env, run_command
 
 pytestmark = pytest.mark.kafka
 

@@ -9,7 +9,8 @@ import pytest
 
 from journal.journal import BlockingJournal
 from tests.support.in_process import Collected, made_journal
-from tests.support.processes import WorkerProcess, command_env, run_command
+from tests.support.processes.command import command_env, run_command
+from tests.support.processes.worker import WorkerProcess
 
 pytestmark = pytest.mark.kafka
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.processes import WorkerProcess, command_env, run_command
+from tests.support.processes.command import command_env, run_command
+from tests.support.processes.worker import WorkerProcess
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(400)]
 

@@ -20,8 +20,9 @@ from journal.embedded.process import wait_until
 from journal.kafka.clients import KafkaClients
 from journal.topics.names import table_topic, worker_group
 from tests.support.judgement import judge, settings_of
-from tests.support.nodes import NodeProcess
-from tests.support.processes import COMMAND, WorkerProcess, command_env, new_journal
+from tests.support.processes.command import COMMAND, command_env, new_journal
+from tests.support.processes.node import NodeProcess
+from tests.support.processes.worker import WorkerProcess
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
 
@@ -96,13 +97,13 @@ def test_one_worker_leaves_and_one_is_killed_and_the_other_goes_on(bootstrap: st
         group.wait_for("one", "two")
         assert one.terminate() == 0
         print(f"{shards} shards: the other worker had them all {group.wait_for('two'):.2f} s after one had left")
-        node.wait_for('{"done":', count=500)
+        node.wait_for_lines('{"done":', count=500)
         with named_worker(bootstrap, journal, tmp_path, "three") as three:
             group.wait_for("three", "two")
             two.kill()
             seconds = group.wait_for("three")
             print(f"{shards} shards: {seconds:.2f} s after one was killed (session time-out {SESSION_MS} ms)")
-            node.wait_for('{"done":', count=1000)
+            node.wait_for_lines('{"done":', count=1000)
             node.stop()
             judge(settings_of(bootstrap, journal, tmp_path / "judge"), node.activations())
             assert three.terminate() == 0
@@ -141,7 +142,7 @@ def test_a_standby_has_the_shards_of_a_killed_worker_at_hand(bootstrap: str, tmp
         moving = group.shards_of("one")
         for shard in moving:
             two.wait_for_log(f"shard {shard}: following, as a standby")
-        node.start().wait_for('{"done":', count=1500)
+        node.start().wait_for_lines('{"done":', count=1500)
         before = len(two.log())
         one.kill()
         group.wait_for("two")
@@ -167,7 +168,7 @@ def test_a_worker_that_was_stopped_and_goes_on_spoils_nothing(bootstrap: str, tm
         named_worker(bootstrap, journal, tmp_path, "other") as other,
     ):
         group.wait_for("zombie", "other")
-        node.start().wait_for('{"done":', count=100)
+        node.start().wait_for_lines('{"done":', count=100)
         os.kill(zombie.pid, signal.SIGSTOP)
         group.wait_for("other")
         node.wait_for_more('{"done":', 300)
@@ -188,7 +189,7 @@ def test_processes_of_a_worker_share_its_shards_and_end_with_it(bootstrap: str, 
         named_worker(bootstrap, journal, tmp_path, "one", "--processes", "3") as one,
     ):
         group.wait_for("one", "one", "one")
-        node.start().wait_for('{"done":', count=100)
+        node.start().wait_for_lines('{"done":', count=100)
         killed, other = psutil.Process(one.pid).children()
         killed.kill()
         one.wait_for_log("the worker ended with -9; it is started again")
@@ -227,7 +228,7 @@ def under_load(bootstrap: str, shards: int, directory: Path) -> Iterator[tuple[s
         named_worker(bootstrap, journal, directory, "one") as one,
     ):
         group.wait_for("one")
-        node.start().wait_for('{"done":', count=100)
+        node.start().wait_for_lines('{"done":', count=100)
         yield journal, group, node, one
 
 

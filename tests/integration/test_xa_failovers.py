@@ -3,8 +3,6 @@ failovers (a node is killed at work, or another takes over from it) and then set
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -20,9 +18,10 @@ from journal.store.store import MessageStore
 from journal.xa.branch import Vote
 from journal.xa.resource import XaResource
 from journal.xa.xid import Xid, make_xid
-from tests.support.in_doubt_node import ADDRESS, NOISE, SOURCE, TARGET, ActiveStore, active_store, work
+from tests.support.children.in_doubt import ADDRESS, NOISE, SOURCE, TARGET, ActiveStore, active_store, work
 from tests.support.in_process import made_journal, running_worker
-from tests.support.processes import command_env
+from tests.support.processes.child import Child, program
+from tests.support.processes.command import command_env
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
@@ -53,12 +52,9 @@ class Nodes:
     def kill_one(self) -> None:
         """Another process takes over, and is killed with operations on their way."""
         env = command_env(self._settings.bootstrap_servers, self._settings.journal, self._settings.directory)
-        command = [sys.executable, "-m", "tests.support.in_doubt_node"]
-        with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as child:
-            assert child.stdout is not None
-            said = child.stdout.readline().split()
-            child.kill()
-        assert said == ["working", str(BRANCHES)]
+        log = self._settings.directory / "child.log"
+        with Child("another node", program("in_doubt"), log, env, listens=True).start() as child:
+            assert child.wait_for("working")["in_doubt"] == BRANCHES
 
 
 @contextmanager

@@ -12,10 +12,11 @@ import psycopg
 import pytest
 
 from journal.xa.coordinator import Recovery
-from tests.support.forked_node import run_node
+from tests.support.children.xa import DONE, TABLE, TODO, active_node, run
 from tests.support.postgres import Postgres, running_postgres
-from tests.support.processes import WorkerProcess, command_env, new_journal
-from tests.support.xa_node import DONE, TABLE, TODO, active_node, run
+from tests.support.processes.command import command_env, new_journal
+from tests.support.processes.forked import call_forked
+from tests.support.processes.worker import WorkerProcess
 
 pytestmark = [pytest.mark.timeout(300)]
 
@@ -99,7 +100,7 @@ class Site:
 
     def child(self, act: str, step: int, name: str = "-") -> list[str]:
         """The steps that a child process took, until it was killed at `step`."""
-        ended = run_node(run, (self.journal, self.dsn, act, name, step), self._env, CHILD_S)
+        ended = call_forked(run, (self.journal, self.dsn, act, name, step), self._env, CHILD_S)
         told = ended.stdout.split("\n")[:-1]
         assert ended.returncode == (0 if step == NEVER else -signal.SIGKILL), ended.stderr
         return told

@@ -14,9 +14,10 @@ import pytest
 from tests.support.evidence import frames_of
 from tests.support.in_process import made_journal, running_worker
 from tests.support.judgement import judge, settings_of
-from tests.support.node_processes import DEADLINE_S, DrivenNode
-from tests.support.nodes import NodeProcess
-from tests.support.processes import WorkerProcess, new_journal
+from tests.support.processes.child import DEADLINE_S
+from tests.support.processes.command import new_journal
+from tests.support.processes.node import DrivenNode, NodeProcess
+from tests.support.processes.worker import WorkerProcess
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
 
@@ -35,7 +36,7 @@ MESSAGES, TAKEN = 20, 3
 def resume_and_see_it_fenced(zombie: NodeProcess) -> None:
     before = zombie.written()
     zombie.resume()
-    zombie.wait_for('{"critical":', after=before)
+    zombie.wait_for_lines('{"critical":', after=before)
     zombie.stop()
     assert [activation.critical for activation in zombie.activations()] == [["FencedError"]]
     assert '{"refusal":"FencedError","state":"fenced"}' in zombie.history()[before:]
@@ -47,15 +48,15 @@ def test_a_stopped_node_that_goes_on_is_fenced_idle_or_appending(bootstrap: str,
     idle = NodeProcess(bootstrap, journal, tmp_path / "idle", SEED, operations=300, env=ENV)
     appending = NodeProcess(bootstrap, journal, tmp_path / "appending", SEED, env=ENV)
     with WorkerProcess(bootstrap, journal, tmp_path / "worker").start(ready=False), idle, appending:
-        idle.start().wait_for('{"ended":')
+        idle.start().wait_for_lines('{"ended":')
         idle.pause()
-        appending.start().wait_for('{"done":', count=500)
+        appending.start().wait_for_lines('{"done":', count=500)
         resume_and_see_it_fenced(idle)
         appending.wait_for_more('{"done":', 200)
         appending.pause()
         successor = NodeProcess(bootstrap, journal, tmp_path / "successor", SEED, operations=300, env=ENV)
         with successor.start():
-            successor.wait_for('{"ended":')
+            successor.wait_for_lines('{"ended":')
             resume_and_see_it_fenced(appending)
             successor.stop()
         histories = [node.activations()[0] for node in (idle, appending, successor)]
@@ -75,8 +76,7 @@ def test_a_stopped_node_that_goes_on_hands_out_nothing_of_what_its_successor_has
     hook = {"KAFKA_JOURNAL_ON_FENCED_COMMAND": f'{sys.executable} -c "{note}"'}
 
     def node(name: str) -> DrivenNode:
-        driver = "tests.support.node_store_driver"
-        return DrivenNode(bootstrap, settings.journal, tmp_path, name, STORE_ENV | hook, driver=driver)
+        return DrivenNode(bootstrap, settings.journal, tmp_path, name, STORE_ENV | hook, driver="driven_store")
 
     with running_worker(settings), node("zombie") as zombie, ExitStack() as ending:
         zombie.wait_for("active")

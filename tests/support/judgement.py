@@ -13,9 +13,9 @@ from journal.journal import BlockingJournal
 from journal.kafka.clients import kafka_of
 from journal.process.clocks import wall_ms
 from journal.topics.made_and_checked import init_journal
+from tests.support.children.loaders import CollectingLoader
 from tests.support.evidence import Evidence, order_faults, settled_evidence, verify_all
 from tests.support.node_history import Activation, Verdict, check_history, happenings
-from tests.support.nodes import CollectingLoader
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from typing import IO
 import pyspark
 
 from journal.embedded.ports import choose_free_ports
+from tests.support.processes.child import program
 from tests.support.spark_jobs import QUICK_JAVA, SETTINGS
 
 _HOME = Path(pyspark.__file__).parent
@@ -79,7 +80,7 @@ def _process(
     command: Sequence[object], directory: Path, stdout: IO[str] | int, stderr: IO[str] | int
 ) -> Iterator[subprocess.Popen[str]]:
     """A command that ends, with all that it has started, when this is left, and when this process dies."""
-    watched = [sys.executable, "-m", "tests.support.spark_process", *map(str, command)]
+    watched = program("mortal_command", *command)
     held_until, held = os.pipe()
     try:
         process = subprocess.Popen(

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from loaders.spark.session.session import make_session
 from tests.support.brokers import JVM_OPTIONS
+from tests.support.processes.child import program
 
 QUICK_JAVA = " ".join(
     (
@@ -70,10 +71,10 @@ def job_session(name: str, jars: str, warehouse: str) -> SparkSession:
     return make_session(name, parts=(), master="local[2]", settings=settings)
 
 
-def ended_jobs(program: str, *arguments: str) -> tuple[int, str]:
+def ended_jobs(name: str, *arguments: str) -> tuple[int, str]:
     """The exit code of a program of these, and its log, once it has died; `KILLED`, if as it should."""
     jobs = subprocess.Popen(
-        [sys.executable, "-m", f"tests.support.{program}", *arguments],
+        program(name, *arguments),
         start_new_session=True,
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,

@@ -10,8 +10,8 @@ import pytest
 
 from journal.v1.journal_pb2 import Operation
 from tests.support.build import JOURNAL, add, delete, frame, marker, update
+from tests.support.children.telling import Notes
 from tests.support.evidence import Evidence, Row, order_faults
-from tests.support.history_files import open_history
 from tests.support.node_history import Activation, check_history, happenings, parse_history
 from tests.support.script_model import Line, ScriptModel, encode
 
@@ -200,9 +200,7 @@ def test_another_order_is_caught(change: Callable[[list[Operation]], list[Operat
 
 def test_a_line_that_a_kill_cut_off_is_not_gone_on_with(tmp_path: Path) -> None:
     history = tmp_path / "history"
-    with open_history(history) as file:
-        file.write(b'{"loaded":[],"epoch":1}\n{"n":1,"op":"add"}\n{"do')
-    with open_history(history) as file:
-        file.write(b'{"loaded":[],"epoch":2}\n')
+    history.write_bytes(b'{"loaded":[],"epoch":1}\n{"n":1,"op":"add"}\n{"do')
+    Notes(history).write(loaded=[], epoch=2)
     first, second = parse_history(history.read_text())
     assert ([line["n"] for line in first.submitted], first.done, second.epoch) == ([1], set(), 2)

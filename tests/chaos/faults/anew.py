@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 from tests.chaos.cluster import Cluster
 from tests.chaos.faults.fault import Fault
 from tests.chaos.processes import NodeProcess, wait_for
-from tests.support.processes import run_command
+from tests.support.processes.command import run_command
 
 REQUEST_TIMEOUT_S = 30.0
 

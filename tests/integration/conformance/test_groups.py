@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import time
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.integration.conformance.environment import LIMIT_S, Environment
+from tests.support.processes.child import program
 
 pytestmark = pytest.mark.kafka
 
@@ -37,7 +37,7 @@ def test_who_asks_for_a_group_for_less_than_an_answer_takes_lives_on(real: Envir
     member = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
     member.commit(offsets=[TopicPartition(topic, 0, 7)], asynchronous=False)
     member.close()
-    command = [sys.executable, "-m", "tests.support.impatient_asker", bootstrap, group, topic, "20"]
+    command = program("askers", "impatiently", bootstrap, group, topic, 20)
     asked = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=4 * LIMIT_S, check=False)
     assert asked.returncode == 0
     unanswered, answers = asked.stdout.split(" ", 1)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from loaders.spark.stored.table_stores import TableFormat
+from tests.support.processes.child import program
 from tests.support.spark_cluster import spark_cluster
 from tests.support.spark_history import History, wal_of
 from tests.support.spark_jobs import jars_of
@@ -27,7 +27,7 @@ def test_an_archive_and_its_audit_on_a_standalone_cluster(
     uri, source = (tmp_path / "archive").as_uri(), history.source
     arguments = (source.bootstrap_servers, source.journal, uri, TableFormat.DELTA.value)
     with spark_cluster(tmp_path / "cluster") as cluster:
-        job = "tests.support.spark_cluster_job"
+        job = "tests.support.children.cluster_job"
         ended = cluster.submit(job, *arguments, jars=jars_of(spark), timeout_s=JOB_TIMEOUT_S)
         assert ended.returncode == 0, ended.stderr
         told = json.loads(ended.stdout.splitlines()[-1])
@@ -41,7 +41,7 @@ def test_an_archive_and_its_audit_on_a_standalone_cluster(
 def test_what_a_cluster_runs_dies_with_whoever_started_it() -> None:
     command = ("sh", "-c", "echo up; sleep 600; echo over")
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.spark_process", *command],
+        program("mortal_command", *command),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, time
 from pathlib import Path
@@ -29,11 +28,12 @@ from loaders.replay_state import ReplayTarget, Selected
 from loaders.spark.archive.archive import archive
 from loaders.spark.replay.replaying import Filter, Selection, open_archive
 from tests.support.build import add, commit, delete, frame, marker, prepare, rollback, update
+from tests.support.children.store import start
 from tests.support.in_process import Collected, made_journal, running_worker
+from tests.support.processes.child import program
 from tests.support.spark_archive import plant_archive
 from tests.support.spark_history import PLAIN, History, message_of, plain_id, wal_of
 from tests.support.spark_replay import write_replay
-from tests.support.store_node import start
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
 
@@ -336,7 +336,7 @@ def killed_job(target: Settings, file: Path, until: int) -> tuple[int, str]:
     """A replay that dies in the middle: its exit code, and what it said."""
     arguments = (target.bootstrap_servers, target.journal, str(target.directory), str(file), str(until))
     ended = subprocess.run(
-        [sys.executable, "-m", "tests.support.replay_job", *arguments],
+        program("replay_job", *arguments),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         timeout=JOB_TIMEOUT_S,

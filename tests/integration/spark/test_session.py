@@ -25,9 +25,9 @@ from journal.process.stop_requests import ONE_REQUEST_S
 from loaders.spark.session.packages import SparkPart
 from loaders.spark.session.session import check_parts, make_session
 from tests.integration.spark.conftest import JAVA_OPTIONS, SETTINGS
-from tests.support.processes import command_env, run_command
+from tests.support.processes.command import command_env, run_command
+from tests.support.processes.terminal import Terminal
 from tests.support.spark_history import History
-from tests.support.terminal import Terminal
 
 pytestmark = pytest.mark.timeout(900, func_only=True)
 

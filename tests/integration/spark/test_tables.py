@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -43,10 +42,11 @@ from loaders.spark.tables.store_columns import messages
 from loaders.spark.tables.tables import TablesBatch, TablesResult, keep_tables, read_kept
 from loaders.spark.tables.tables_place import ALL_TABLES
 from tests.support.build import skipped
+from tests.support.children.tables_job import BATCH_OFFSETS
 from tests.support.in_process import made_journal
+from tests.support.processes.child import program
 from tests.support.spark_history import WAIT_S, History, trim, uuid_of, wal_of, write_values
 from tests.support.spark_jobs import jars_of
-from tests.support.tables_job import BATCH_OFFSETS
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900, func_only=True)]
 
@@ -212,10 +212,7 @@ def jobs_to_kill(spark: SparkSession, history: History, path: Path) -> Iterator[
     """Starts a process of jobs; gives what lets them begin, and kills them."""
     source, formats = history.source, [each.value for each in TableFormat]
     jobs = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "tests.support.tables_job"),
-            *(source.bootstrap_servers, source.journal, str(path), jars_of(spark), *formats),
-        ],
+        program("tables_job", source.bootstrap_servers, source.journal, path, jars_of(spark), *formats),
         start_new_session=True,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

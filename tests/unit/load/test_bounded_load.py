@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
-from tests.support.bounded_load import DATA_BYTES, fill
+from tests.support.children.bounded_load import DATA_BYTES, fill
+from tests.support.processes.child import program
 
 RECORDS = 200_000
 GROWTH_MAX = 64 * 1024 * 1024
@@ -16,8 +16,6 @@ GROWTH_MAX = 64 * 1024 * 1024
 def test_a_load_is_bounded_however_many_records_there_are(tmp_path: Path) -> None:
     fill(tmp_path / "store", RECORDS)
     arguments = [str(tmp_path / "store"), str(RECORDS)]
-    ended = subprocess.run(
-        [sys.executable, "-m", "tests.support.bounded_load", *arguments], capture_output=True, text=True, timeout=120
-    )
+    ended = subprocess.run(program("bounded_load", *arguments), capture_output=True, text=True, timeout=120)
     assert ended.returncode == 0, ended.stderr
     assert 0 <= int(ended.stdout) < GROWTH_MAX < RECORDS * DATA_BYTES // 3

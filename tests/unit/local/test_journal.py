@@ -46,12 +46,12 @@ from journal.v1.journal_pb2 import ADD, COMMIT, DELETE, MARKER, PREPARE, ROLLBAC
 from journal.wire.ids import is_volatile, shard_of
 from journal.wire.keys import record_id_of, record_key
 from tests.support.build import JOURNAL, NONCE, unchained
+from tests.support.children.loaders import CollectingLoader
 from tests.support.fold import always, fold_entries
 from tests.support.golden import WalEntry, outcome_of_rows
 from tests.support.in_process import Collected
-from tests.support.local_nodes import kill_while_appending
 from tests.support.node_history import check_history, parse_history
-from tests.support.nodes import CollectingLoader
+from tests.support.processes.child import Child, program
 from tests.support.script_model import ScriptModel, random_script
 
 KIND = 7
@@ -406,13 +406,20 @@ def test_a_local_journal_imports_no_kafka_client() -> None:
 # ---- kills -------------------------------------------------------------------------------------------------------
 
 
+def acknowledged(history: Path) -> int:
+    return history.read_text().count('{"done":') if history.exists() else 0
+
+
 @pytest.mark.parametrize("shards", [1, 4])
 def test_after_sigkill_in_mid_write_nothing_acknowledged_is_lost_and_no_group_is_partial(
     tmp_path: Path, shards: int
 ) -> None:
     directory, history = tmp_path / "journal", tmp_path / "history"
+    node = Child("the node", program("local_node", directory, history, shards, shards), tmp_path / "node.log")
     for kill in range(3):
-        kill_while_appending(directory, history, seed=shards, shards=shards, acknowledged=300 + 500 * kill)
+        wanted = acknowledged(history) + 300 + 500 * kill
+        with node.start():
+            node.wait_until(lambda wanted=wanted: acknowledged(history) >= wanted, "acknowledgements")  # type: ignore[misc]
     loader = CollectingLoader()
     with LocalJournal(directory) as journal:
         journal.activate(loader)

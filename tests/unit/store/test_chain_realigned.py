@@ -17,7 +17,7 @@ from journal.store.chain.realigning import Realigned, realign
 from journal.store.model import Message, QueueConfig
 from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore
-from tests.support import chain_node
+from tests.support.children import chain as chain_program
 from tests.support.stores import StoreNode, bodies, copy_living
 
 SETTINGS = StoreSettings(inline_bytes_max=100, chunk_bytes=100)
@@ -48,12 +48,12 @@ def realigned(nodes: list[StoreNode]) -> Realigned:
 
 def require_same(nodes: list[StoreNode], put_back: Sequence[tuple[str, int]] = ()) -> None:
     first, second = (node.store for node in nodes)
-    chain_node.require_same(first, second, dict.fromkeys(put_back, 1))
+    chain_program.require_same(first, second, dict.fromkeys(put_back, 1))
 
 
 def lacking(nodes: list[StoreNode]) -> list[tuple[str, int]]:
     first, second = (node.store for node in nodes)
-    return chain_node.lacking(first, second)
+    return chain_program.lacking(first, second)
 
 
 def test_stores_that_hold_the_same_are_left_alone(nodes: list[StoreNode]) -> None:

@@ -1,0 +1,1 @@
+"""Processes under test, and whoever starts, tells, stops and kills them."""
