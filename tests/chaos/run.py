@@ -18,7 +18,6 @@ from tests.chaos.faults.fault import Fault, FaultOfOne
 from tests.chaos.history import Activation, read_history
 from tests.chaos.loading import NotingLoader
 from tests.chaos.report import Injection, Report
-from tests.chaos.timeline import draw
 from tests.support.judgement import settings_of
 
 log = logging.getLogger(__name__)
@@ -65,6 +64,8 @@ def run(cluster: Cluster, plan: Plan, out: Path) -> Outcome:
 
     All nodes have stopped when it returns. Raises AssertionError if the cluster does not come back from a fault.
     """
+    from tests.chaos.timeline import draw  # matplotlib is a tenth of what collecting all tests costs
+
     planned = [fault.name for fault in plan.faults]
     report = Report(plan.name, cluster.seed, planned=planned, lacks=dict(plan.lacks))
     began = time.time()

@@ -16,8 +16,9 @@ from journal.routing.config import RoutingConfig
 from journal.store.model import Message, QueueConfig, Value
 from tests.support.in_process import made_journal, running_worker
 from tests.support.processes.command import command_env, run_command
-from tests.support.sources import DEADLINE_S, create_topic, new_name, wait_until
+from tests.support.sources import DEADLINE_S, create_topic, new_name
 from tests.support.stream_apps import active_store
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
 

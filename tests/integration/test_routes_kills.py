@@ -21,8 +21,9 @@ from tests.support.in_process import made_journal
 from tests.support.long_form import BROKERS, LONG, seed, summary
 from tests.support.processes.child import Child, program
 from tests.support.processes.command import command_env
-from tests.support.sources import create_topic, wait_until
+from tests.support.sources import create_topic
 from tests.support.stream_apps import active_store
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(7200 if LONG else 1800)]
 

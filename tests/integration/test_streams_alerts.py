@@ -19,7 +19,8 @@ from journal.store.store import MessageStore
 from journal.topics.names import worker_group
 from tests.support.in_process import made_journal
 from tests.support.processes.command import command_env
-from tests.support.stream_apps import active_store, committed_records, free_port, new_topic, wait_until
+from tests.support.stream_apps import active_store, committed_records, free_port, new_topic
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
 

@@ -15,7 +15,8 @@ from journal.journal import BlockingJournal
 from streams.agents.changes import Changes
 from streams.apps.factory import JournalApp, make_app
 from tests.support.in_process import made_journal, running_worker
-from tests.support.stream_apps import committed_records, free_port, new_topic, running, wait_until
+from tests.support.stream_apps import committed_records, free_port, new_topic, running
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
 

@@ -17,7 +17,8 @@ from journal.journal import BlockingJournal
 from journal.v1.journal_pb2 import ADD, DELETE
 from tests.support.in_process import made_journal
 from tests.support.processes.command import command_env
-from tests.support.stream_apps import committed_records, free_port, new_topic, wait_until
+from tests.support.stream_apps import committed_records, free_port, new_topic
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
 

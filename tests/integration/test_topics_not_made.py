@@ -17,7 +17,8 @@ from journal.sources.consumer import SourceConsumer
 from journal.topics.names import wal_topic
 from streams.reading.client_properties import aiokafka_properties
 from tests.support.in_process import made_journal, running_worker
-from tests.support.sources import DEADLINE_S, delete_topic, new_name, topics, wait_until
+from tests.support.sources import DEADLINE_S, delete_topic, new_name, topics
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 

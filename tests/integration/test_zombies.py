@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import signal
 import sys
-import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -14,10 +12,10 @@ import pytest
 from tests.support.evidence import frames_of
 from tests.support.in_process import made_journal, running_worker
 from tests.support.judgement import judge, settings_of
-from tests.support.processes.child import DEADLINE_S
 from tests.support.processes.command import new_journal
 from tests.support.processes.node import DrivenNode, NodeProcess
 from tests.support.processes.worker import WorkerProcess
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
 
@@ -109,10 +107,3 @@ def test_a_stopped_node_that_goes_on_hands_out_nothing_of_what_its_successor_has
         took = successor.wait_for("took")
         assert took["took"] == [[number, 0] for number in range(1, MESSAGES + 1)]
         assert took["instead"] == ["nothing"]
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    until = time.monotonic() + DEADLINE_S
-    while not holds():
-        assert time.monotonic() < until
-        time.sleep(0.02)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import socket
-import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,11 +91,3 @@ def peer(server: ControlSocketServer) -> socket.socket:
     connected.settimeout(DEADLINE_S)
     connected.connect(str(server.path))
     return connected
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for it."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to be"
-        time.sleep(0.01)

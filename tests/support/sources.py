@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
@@ -21,6 +21,7 @@ from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore
 from journal.topics.names import sources_group
 from loaders.queues import QueueLoader
+from tests.support.waiting import wait_until
 
 DEADLINE_S = 60.0
 _LOOK_S = 0.02
@@ -93,16 +94,6 @@ def committed(settings: Settings) -> dict[tuple[str, int], int]:
     found = cluster.stable_offsets(sources_group(settings.journal), [], DEADLINE_S)
     cluster.close()
     return found
-
-
-def wait_until(
-    what: Callable[[], bool], saying: Callable[[], object] = lambda: "", deadline_s: float = DEADLINE_S
-) -> None:
-    """Wait for a condition."""
-    until = time.monotonic() + deadline_s
-    while not what():
-        assert time.monotonic() < until, saying()
-        time.sleep(_LOOK_S)
 
 
 def bodies(store: MessageStore, queue: str) -> list[bytes]:

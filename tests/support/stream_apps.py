@@ -9,7 +9,7 @@ import time
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -21,6 +21,7 @@ from journal.journal import BlockingJournal
 from journal.store.store import MessageStore
 from loaders.queues import QueueLoader
 from streams.apps.factory import JournalApp, serve_app
+from tests.support.waiting import wait_until
 
 DEADLINE_S = 60.0
 
@@ -57,13 +58,6 @@ def committed_records(bootstrap: str, topic: str) -> list[tuple[bytes | None, by
             found.append((record.key(), record.value()))
     consumer.close()
     return found
-
-
-def wait_until(condition: Callable[[], object], what: Callable[[], object] = lambda: "") -> None:
-    until = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < until, what()
-        time.sleep(0.05)
 
 
 @contextmanager

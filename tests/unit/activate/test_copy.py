@@ -28,7 +28,7 @@ from tests.simulation.kafka import SimulatedKafka
 from tests.simulation.timeline import Timeline
 from tests.support.damaged import flip
 from tests.support.followed import KeptState
-from tests.support.sources import wait_until
+from tests.support.waiting import wait_until
 
 IDENTITY = Identity(magic=MAGIC, format=FORMAT, journal=b"j" * 16, name="j", shards=1)
 AT, AGAIN_AT = 7, 3

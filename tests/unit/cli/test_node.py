@@ -13,7 +13,7 @@ from journal.cli.control_socket.paths import OwnSocket, socket_path
 from journal.cli.node.node import serve
 from journal.config import Settings, load_settings
 from journal.errors import NodeSocketError, NotActiveError
-from tests.support.sockets import until
+from tests.support.waiting import wait_until
 
 LIMIT_S = 60.0
 
@@ -48,7 +48,7 @@ def test_a_node_that_waits_for_kafka_has_its_worker_and_says_that_it_is_starting
     serving = threading.Thread(target=serve, args=(settings, worker, stop))
     serving.start()
     try:
-        until(lambda: ran.exists() and socket_path(settings, "one").exists())
+        wait_until(lambda: ran.exists() and socket_path(settings, "one").exists())
         with find_node(settings, "") as client:
             assert client.status()["role"] == "starting"
             with pytest.raises(NotActiveError, match="node one of journal orders is starting, not active"):

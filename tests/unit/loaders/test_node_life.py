@@ -37,7 +37,7 @@ from tests.simulation.readers import SimulatedReader
 from tests.support.activations import write_mark
 from tests.support.followed import KeptState
 from tests.support.paced import PAUSE_S, PacedTimeline
-from tests.support.sources import wait_until
+from tests.support.waiting import wait_until
 
 IDENTITY = Identity(magic=MAGIC, format=FORMAT, journal=b"j" * 16, name="j", shards=1)
 ME, OTHER = "me", "other"

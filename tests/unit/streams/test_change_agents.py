@@ -12,7 +12,7 @@ import pytest
 from journal.errors import AgentError, FatalProducerError, KafkaUnavailableError
 from streams.agents.agents import Agent
 from streams.agents.change_agents import ChangeAgents, RunState
-from tests.support.sources import wait_until
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(30)
 

@@ -12,8 +12,9 @@ from journal.cli.control_socket.lines import SocketLimits
 from journal.cli.operations.ports import SendOrder, SendResult
 from journal.errors import DeadlineError, NodeSocketError
 from journal.store.model import Message
-from tests.support.sockets import DEADLINE_S, NodeUnderTest, peer, until
+from tests.support.sockets import DEADLINE_S, NodeUnderTest, peer
 from tests.support.stores import bodies, send
+from tests.support.waiting import wait_until
 
 
 @pytest.mark.parametrize("close_s", [DEADLINE_S, 0.1])
@@ -35,9 +36,9 @@ def test_a_node_that_closes_answers_what_it_was_asked_if_that_is_possible_in_tim
             with node.store_node.blocked_writer():
                 asking = threading.Thread(target=ask, args=(client,))
                 asking.start()
-                until(lambda: store.queue("q").arriving == 1)
+                wait_until(lambda: store.queue("q").arriving == 1)
                 with peer(server) as later:
-                    until(lambda: server.connections == 2)
+                    wait_until(lambda: server.connections == 2)
                     closing = threading.Thread(target=serving.close)
                     closing.start()
                     assert later.recv(1) == b""  # it was shut behind the other
@@ -61,7 +62,7 @@ def test_a_receiver_that_gave_a_reply_up_asks_nothing_more_and_all_is_given_back
             with pytest.raises(DeadlineError, match=r"has not answered in 0\.2 s"):
                 receiving.finish()
             receiving.close()
-        until(lambda: not store.holders())
+        wait_until(lambda: not store.holders())
     assert bodies(store) == [b"1"]
 
 
@@ -72,7 +73,7 @@ def test_a_receiver_that_took_too_long_over_a_message_is_told_so(node: NodeUnder
         receiving = client.receiving("q", "me")
         taken = receiving.take()
         assert taken is not None
-        until(lambda: not server.connections)
+        wait_until(lambda: not server.connections)
         with pytest.raises(DeadlineError, match=r"nothing was asked for 0\.2 s: .* given back"):
             receiving.acknowledge(taken["id"])
         receiving.close()

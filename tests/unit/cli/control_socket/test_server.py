@@ -35,8 +35,9 @@ from journal.xa.outcomes import KeptOutcome
 from journal.xa.resource import XaResource
 from journal.xa.xid import encode_xid, make_xid
 from loaders.node.roles import Role
-from tests.support.sockets import NodeUnderTest, peer, until
+from tests.support.sockets import NodeUnderTest, peer
 from tests.support.stores import START_MS, bodies, declare, infos, send
+from tests.support.waiting import wait_until
 
 ORDER = SendOrder(Message("orders", b"\x00body", properties={"a": "b"}, priority=7))
 
@@ -324,7 +325,7 @@ def test_what_a_vanished_peer_had_taken_is_given_back_and_counts_as_delivered(no
         assert taken["id"] == message
         assert store.holders()
         client.close()
-        until(lambda: not store.holders())
+        wait_until(lambda: not store.holders())
         (info,) = infos(store)
         assert (info.deliveries, info.state.value) == (1, "ready")
 
@@ -339,7 +340,7 @@ def test_a_peer_that_hangs_loses_its_connection_and_what_it_had_taken(node: Node
         assert [json.loads(replies.readline())["id"] for _ in range(2)] == [1, 2]
         (why,) = replies.read().splitlines()
         assert json.loads(why)["error"]["type"] == "DeadlineError"
-        until(lambda: not store.holders() and not server.connections)
+        wait_until(lambda: not store.holders() and not server.connections)
     (info,) = infos(store)
     assert (info.deliveries, info.state.value) == (1, "ready")
 
@@ -352,7 +353,7 @@ def test_a_peer_that_takes_no_reply_is_given_up(node: NodeUnderTest) -> None:
     with node.socket(line_s=0.2) as server, peer(server) as silent:
         silent.sendall(b'{"id": 1, "method": "messages", "params": {"queue": "q", "limit": 0}}\n')
         assert silent.recv(1)
-        until(lambda: not server.connections)
+        wait_until(lambda: not server.connections)
 
 
 def test_a_peer_that_disappears_in_a_request_costs_its_connection_only(node: NodeUnderTest) -> None:
@@ -361,7 +362,7 @@ def test_a_peer_that_disappears_in_a_request_costs_its_connection_only(node: Nod
             cut.sendall(b'{"id": 1, "meth')
         with peer(server) as gone:
             gone.sendall(b'{"id": 1, "method": "queues"}\n')
-        until(lambda: not server.connections)
+        wait_until(lambda: not server.connections)
         with NodeClient(server.path) as client:
             assert client.hello() == "one"
 
@@ -411,7 +412,7 @@ def test_connections_are_bounded_and_one_that_ends_makes_room(node: NodeUnderTes
             assert first.hello() == "one"
             with NodeClient(server.path) as second, pytest.raises(FullError, match="try again"):
                 second.hello()
-        until(lambda: not server.connections)
+        wait_until(lambda: not server.connections)
         with NodeClient(server.path) as third:
             assert third.hello() == "one"
 
@@ -456,6 +457,6 @@ def test_a_node_without_sources_has_none_go_on(node: NodeUnderTest) -> None:
 def test_a_node_whose_socket_is_deleted_is_found_again(node: NodeUnderTest) -> None:
     with node.socket() as server:
         server.path.parent.rename(server.path.parent.with_name("gone"))
-        until(server.path.exists)
+        wait_until(server.path.exists)
         with NodeClient(server.path) as client:
             assert client.hello() == "one"
