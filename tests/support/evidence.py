@@ -8,15 +8,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
-
 from journal.v1.journal_pb2 import ADD, DELETE, UPDATE, Frame, Identity, Mark
 from journal.verify import Loaded, verify_shard
 from journal.verify.state import fingerprint
 from journal.verify.wal_fold import Happening, ShardFold
 from tests.support.script_model import Line
+from tests.support.topic_reader import READ_TIMEOUT_S, read_topic
 
-READ_TIMEOUT_S = 30.0
 _TYPES = {"add": ADD, "update": UPDATE, "delete": DELETE}
 
 Row = tuple[int, int, bytes | None, bytes | None]
@@ -48,35 +46,9 @@ def read_evidence(bootstrap: str, journal: str) -> Evidence:
 
 
 def _read(bootstrap: str, topic: str) -> list[list[Row]]:
-    """The committed records of each partition."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "evidence",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "isolation.level": "read_committed",
-            "fetch.wait.max.ms": 10,
-        }
+    return read_topic(
+        bootstrap, topic, lambda record: (record.offset() or 0, record.timestamp()[1], record.key(), record.value())
     )
-    try:
-        partitions = sorted(consumer.list_topics(topic, READ_TIMEOUT_S).topics[topic].partitions)
-        consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
-        rows: list[list[Row]] = [[] for _ in partitions]
-        unread = set(partitions)
-        while unread:
-            message = consumer.poll(READ_TIMEOUT_S)
-            assert message is not None, f"{topic} could not be read to its end"
-            partition, error = message.partition(), message.error()
-            assert partition is not None
-            if error is None:
-                rows[partition].append((message.offset() or 0, message.timestamp()[1], message.key(), message.value()))
-            else:
-                assert error.code() == KafkaError._PARTITION_EOF, error
-                unread.discard(partition)
-        return rows
-    finally:
-        consumer.close()
 
 
 # ---- judging it ----------------------------------------------------------------------------------------------

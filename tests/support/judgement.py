@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import time
-import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from journal.config import Settings, load_settings
 from journal.journal import BlockingJournal
-from journal.kafka.clients import kafka_of
-from journal.process.clocks import wall_ms
-from journal.topics.made_and_checked import init_journal
+from tests.support import in_process
 from tests.support.children.loaders import CollectingLoader
 from tests.support.evidence import Evidence, order_faults, settled_evidence, verify_all
 from tests.support.node_history import Activation, Verdict, check_history, happenings
@@ -35,17 +31,7 @@ def settings_of(bootstrap: str, journal: str, directory: Path, **more: object) -
 
 def made_journal(bootstrap: str, shards: int, directory: Path, **more: object) -> Settings:
     """Settings of a new journal that nobody else has, made in this process."""
-    settings = settings_of(bootstrap, f"test-{uuid.uuid4().hex}", directory, shards=shards, **more)
-    timeout_s = settings.request_timeout_ms / 1000
-    init_journal(
-        kafka_of(settings),
-        settings,
-        lambda: uuid.uuid4().bytes,
-        clock=time.monotonic,
-        wall_ms=wall_ms,
-        timeout_s=timeout_s,
-    )
-    return settings
+    return in_process.made_journal(bootstrap, directory, **{"shards": shards, "node": "judge", **more})
 
 
 def judge(settings: Settings, histories: Iterable[Activation]) -> Judgement:

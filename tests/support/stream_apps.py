@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-import time
 import urllib.error
 import urllib.request
 import uuid
@@ -13,7 +12,6 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 
-from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from journal.config import Settings
@@ -21,6 +19,7 @@ from journal.journal import BlockingJournal
 from journal.store.store import MessageStore
 from loaders.queues import QueueLoader
 from streams.apps.factory import JournalApp, serve_app
+from tests.support.topic_reader import read_topic
 from tests.support.waiting import wait_until
 
 DEADLINE_S = 60.0
@@ -44,20 +43,8 @@ def new_topic(bootstrap: str, name: str = "") -> str:
 
 def committed_records(bootstrap: str, topic: str) -> list[tuple[bytes | None, bytes | None]]:
     """Keys and values of all committed records of a topic with one partition."""
-    name = uuid.uuid4().hex
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": name, "isolation.level": "read_committed"})
-    place = TopicPartition(topic, 0, 0)
-    _, end = consumer.get_watermark_offsets(place, DEADLINE_S)
-    consumer.assign([place])
-    found: list[tuple[bytes | None, bytes | None]] = []
-    until = time.monotonic() + DEADLINE_S
-    while end and consumer.position([place])[0].offset < end:
-        assert time.monotonic() < until, f"{topic} cannot be read to {end}"
-        record = consumer.poll(0.2)
-        if record is not None and record.error() is None:
-            found.append((record.key(), record.value()))
-    consumer.close()
-    return found
+    (records,) = read_topic(bootstrap, topic, lambda record: (record.key(), record.value()))
+    return records
 
 
 @contextmanager
