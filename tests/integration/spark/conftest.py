@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 from loaders.spark.session.packages import SparkPart
 from loaders.spark.session.session import make_session
-from tests.support.spark_history import History, write_history
-from tests.support.spark_jobs import INTERPRETED, QUICK_JAVA, SMALL_DELTA
+from tests.support.spark.history import History, write_history
+from tests.support.spark.jobs import INTERPRETED, QUICK_JAVA, SMALL_DELTA
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 SETTINGS = {

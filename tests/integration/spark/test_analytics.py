@@ -38,11 +38,11 @@ from loaders.spark.stored.manifest import Manifest, ManifestLog, ShardPart
 from tests.support.build import JOURNAL, START_MS, add, frame, marker, skipped, update
 from tests.support.in_process import made_journal
 from tests.support.long_form import long_form
-from tests.support.queue_life import SHARDS, Life, Writer, rows
-from tests.support.queue_life import Row as Expected
-from tests.support.spark_frames import TopicRecord, record_table
-from tests.support.spark_history import History, write_values
-from tests.support.spark_jobs import KILLED, ended_jobs, jars_of
+from tests.support.spark.frames import TopicRecord, record_table
+from tests.support.spark.history import History, write_values
+from tests.support.spark.jobs import KILLED, ended_jobs, jars_of
+from tests.support.spark.queue_life import SHARDS, Life, Writer, rows
+from tests.support.spark.queue_life import Row as Expected
 
 pytestmark = pytest.mark.timeout(400)
 

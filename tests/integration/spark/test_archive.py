@@ -32,9 +32,9 @@ from loaders.spark.stored.archive_frames import DeltaFrames, ParquetFrames, all_
 from loaders.spark.stored.manifest import Manifest
 from loaders.spark.stored.table_stores import TableFormat
 from tests.support.build import add, frame
-from tests.support.spark_frames import TopicRecord, record_table
-from tests.support.spark_jobs import JOB_TIMEOUT_S, KILLED, ended_jobs, jars_of
-from tests.support.written_wal import LIMIT_S, SHARDS, Written, bytes_of, make_written
+from tests.support.spark.frames import TopicRecord, record_table
+from tests.support.spark.jobs import JOB_TIMEOUT_S, KILLED, ended_jobs, jars_of
+from tests.support.spark.written_wal import LIMIT_S, SHARDS, Written, bytes_of, make_written
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900, func_only=True)]
 

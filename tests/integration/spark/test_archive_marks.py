@@ -24,8 +24,8 @@ from loaders.spark.replay.replaying import Filter, Selection
 from loaders.spark.stored.manifest import Manifest
 from loaders.spark.stored.table_stores import TableFormat
 from tests.support.build import add, frame, skipped
-from tests.support.spark_history import write_values
-from tests.support.written_wal import SHARDS, Written, make_written
+from tests.support.spark.history import write_values
+from tests.support.spark.written_wal import SHARDS, Written, make_written
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900, func_only=True)]
 

@@ -30,11 +30,11 @@ from journal.verify.differences import KEPT_MAX
 from journal.wire.keys import mark_key, record_key
 from loaders.spark.audit.audit import audit, compare, table_marks
 from loaders.spark.read.source import JournalIdentity, JournalSource
-from tests.support import spark_plants as plants
 from tests.support.build import JOURNAL, START_MS
 from tests.support.in_process import Collected, made_journal, running_worker
-from tests.support.spark_frames import TopicRecord, record_table
-from tests.support.spark_history import write_values
+from tests.support.spark import plants
+from tests.support.spark.frames import TopicRecord, record_table
+from tests.support.spark.history import write_values
 
 LIMIT_S = 30.0
 

@@ -21,7 +21,7 @@ from loaders.spark.fold.fold import State, state_as_of
 from loaders.spark.read.readers import read_wal
 from loaders.spark.read.source import JournalSource
 from tests.support.in_process import Collected, made_journal, running_worker
-from tests.support.spark_history import PLAIN, plain_id, wal_of
+from tests.support.spark.history import PLAIN, plain_id, wal_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
 

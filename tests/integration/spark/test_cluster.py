@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 from loaders.spark.stored.table_stores import TableFormat
 from tests.support.long_form import long_form
 from tests.support.processes.child import program
-from tests.support.spark_cluster import spark_cluster
-from tests.support.spark_history import History, wal_of
-from tests.support.spark_jobs import jars_of
+from tests.support.spark.cluster import spark_cluster
+from tests.support.spark.history import History, wal_of
+from tests.support.spark.jobs import jars_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900, func_only=True)]
 

@@ -18,8 +18,8 @@ from loaders.spark.read.source import JournalIdentity
 from loaders.spark.session.wire import table_of, with_frame
 from tests.support.build import JOURNAL, START_MS, add, delete, frame, marker, replace, update
 from tests.support.golden import Case, Json, cases, expected_outcome
-from tests.support.spark_frames import TopicRecord, record_table
-from tests.support.spark_golden import case_records, outcomes
+from tests.support.spark.frames import TopicRecord, record_table
+from tests.support.spark.golden import case_records, outcomes
 
 CASES = cases()
 

@@ -15,7 +15,7 @@ from loaders.spark.read.source import JournalIdentity
 from loaders.spark.session.wire import table_of
 from tests.support.build import JOURNAL, add, commit, delete, frame, marker, prepare, replace
 from tests.support.golden import Case, cases
-from tests.support.spark_frames import TopicRecord, wal_table
+from tests.support.spark.frames import TopicRecord, wal_table
 
 pytestmark = pytest.mark.timeout(900, func_only=True)
 

@@ -13,7 +13,7 @@ from loaders.spark.read.source import JournalIdentity
 from loaders.spark.session.wire import with_frame
 from loaders.spark.tables.lives import wal_batch
 from tests.support.build import JOURNAL, START_MS, add, frame, marker
-from tests.support.spark_frames import TopicRecord, record_table
+from tests.support.spark.frames import TopicRecord, record_table
 
 IDENTITY = JournalIdentity(JOURNAL, 1)
 Counted = list[tuple[int, int, bool]]

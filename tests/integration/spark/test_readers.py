@@ -31,7 +31,7 @@ from loaders.spark.session.failures import journal_errors
 from loaders.spark.tables.store_columns import messages, with_store_columns
 from tests.support.build import add, frame, marker, skipped
 from tests.support.in_process import made_journal
-from tests.support.spark_history import (
+from tests.support.spark.history import (
     EXPIRES_MS,
     SENT_MS,
     SHARDS,

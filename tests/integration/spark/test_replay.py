@@ -31,9 +31,9 @@ from tests.support.build import add, commit, delete, frame, marker, prepare, rol
 from tests.support.children.store import start
 from tests.support.in_process import Collected, made_journal, running_worker
 from tests.support.processes.child import program
-from tests.support.spark_archive import plant_archive
-from tests.support.spark_history import PLAIN, History, message_of, plain_id, wal_of
-from tests.support.spark_replay import write_replay
+from tests.support.spark.archive import plant_archive
+from tests.support.spark.history import PLAIN, History, message_of, plain_id, wal_of
+from tests.support.spark.replay import write_replay
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
 

@@ -17,7 +17,7 @@ from loaders.spark.session.wire import table_of
 from loaders.spark.tables import live_tables
 from tests.support.fold import fold_entries, never
 from tests.support.golden import Json, cases, expected_outcome
-from tests.support.spark_frames import TopicRecord, record_table
+from tests.support.spark.frames import TopicRecord, record_table
 
 pytestmark = pytest.mark.timeout(900, func_only=True)
 

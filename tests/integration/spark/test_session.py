@@ -27,7 +27,7 @@ from loaders.spark.session.session import check_parts, make_session
 from tests.integration.spark.conftest import JAVA_OPTIONS, SETTINGS
 from tests.support.processes.command import command_env, run_command
 from tests.support.processes.terminal import Terminal
-from tests.support.spark_history import History
+from tests.support.spark.history import History
 
 pytestmark = pytest.mark.timeout(900, func_only=True)
 

@@ -45,8 +45,8 @@ from tests.support.build import skipped
 from tests.support.children.tables_job import BATCH_OFFSETS
 from tests.support.in_process import made_journal
 from tests.support.processes.child import program
-from tests.support.spark_history import WAIT_S, History, trim, uuid_of, wal_of, write_values
-from tests.support.spark_jobs import jars_of
+from tests.support.spark.history import WAIT_S, History, trim, uuid_of, wal_of, write_values
+from tests.support.spark.jobs import jars_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900, func_only=True)]
 

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from loaders.spark.analytics import follow as following
 from loaders.spark.analytics.window_sinks import Sink, WindowSpan, to_files
 from loaders.spark.read.source import JournalSource
-from tests.support.spark_jobs import Ends, begin, job_session
+from tests.support.spark.jobs import Ends, begin, job_session
 
 SECOND = 1
 

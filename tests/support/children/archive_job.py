@@ -16,7 +16,7 @@ from loaders.spark.archive import archive as archiving
 from loaders.spark.read.source import JournalSource
 from loaders.spark.stored.manifest import Manifest, ManifestLog
 from loaders.spark.stored.table_stores import TableFormat
-from tests.support.spark_jobs import Ends, begin, job_session
+from tests.support.spark.jobs import Ends, begin, job_session
 
 BATCH_OFFSETS = 40
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 
-from tests.support.spark_jobs import begin, die_with_parent
+from tests.support.spark.jobs import begin, die_with_parent
 
 
 def main(*command: str) -> None:

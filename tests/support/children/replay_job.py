@@ -2,7 +2,7 @@
 
 Arguments: BROKERS JOURNAL DIRECTORY FILE OPERATIONS.
 
-FILE is `tests.support.spark_replay`'s. Dies behind the group with which so many operations are committed in the target;
+FILE is `tests.support.spark.replay`'s. Dies behind the group with which so many operations are committed in the target;
 with 0 OPERATIONS once a transaction is in doubt there, before anything else is appended.
 """
 
@@ -19,7 +19,7 @@ from journal.limits import Limits
 from journal.process.progress import no_progress
 from loaders.replay import Replaying
 from loaders.replay_state import Progress, ReplaySource, ReplayTarget, Selected
-from tests.support.spark_replay import UntilInDoubt, read_replay
+from tests.support.spark.replay import UntilInDoubt, read_replay
 
 LIMITS = Limits(transaction_buffer_operations_max=20)
 

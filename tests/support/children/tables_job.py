@@ -17,7 +17,7 @@ from loaders.spark.read.source import JournalSource
 from loaders.spark.stored.files import Files
 from loaders.spark.stored.table_stores import DeltaStore, ParquetStore, TableFormat, TableStore
 from loaders.spark.tables.tables import keep_tables
-from tests.support.spark_jobs import begin, die_with_parent, job_session
+from tests.support.spark.jobs import begin, die_with_parent, job_session
 
 BATCH_OFFSETS = 80
 

@@ -19,7 +19,7 @@ from journal.wire.ids import make_id, sequence_of
 from loaders.replay import Replaying, ReplayResult
 from loaders.replay_state import ReplaySource, ReplayTarget, Selected, require_other_journal
 from tests.support.in_process import Collected
-from tests.support.spark_replay import UntilInDoubt
+from tests.support.spark.replay import UntilInDoubt
 
 LIMITS = Limits(queue_operations_max=40, transaction_buffer_operations_max=10)
 IN_DOUBT = 2**63 - 1

@@ -8,7 +8,7 @@ import pytest
 
 from journal.errors import ConfigError
 from loaders.spark.stored.table_batches import BatchLog, TableBatch
-from tests.support.spark_files import FilesInMemory
+from tests.support.spark.files import FilesInMemory
 
 
 def ends(wal: int, table: int) -> dict[str, dict[int, int]]:

@@ -11,7 +11,7 @@ from loaders.spark.read.source import JournalIdentity
 from loaders.spark.stored.files import Files
 from loaders.spark.stored.table_stores import TableFormat
 from loaders.spark.tables.tables_place import ALL_TABLES, TablesPlace
-from tests.support.spark_files import FilesInMemory
+from tests.support.spark.files import FilesInMemory
 
 JOURNAL = JournalIdentity(b"j" * 16, 3)
 NOW_MS = 1_700_000_000_000

@@ -24,7 +24,7 @@ from journal.xa.xid import encode_xid, make_xid
 from loaders.spark.read.source import JournalSource
 from tests.support.children.store import start
 from tests.support.in_process import Collected, made_journal, running_worker
-from tests.support.spark_frames import TopicRecord
+from tests.support.spark.frames import TopicRecord
 
 WAIT_S = 60.0
 SHARDS = 3

@@ -10,7 +10,7 @@ from journal.v1.journal_pb2 import Frame
 from loaders.spark.stored.archive_frames import ParquetFrames
 from loaders.spark.stored.manifest import Manifest, ManifestLog, ShardPart
 from tests.support.build import JOURNAL
-from tests.support.spark_frames import TopicRecord, record_table
+from tests.support.spark.frames import TopicRecord, record_table
 
 PLANTED = "planted"
 

@@ -18,7 +18,7 @@ import pyspark
 
 from journal.embedded.ports import choose_free_ports
 from tests.support.processes.child import program
-from tests.support.spark_jobs import QUICK_JAVA, SETTINGS
+from tests.support.spark.jobs import QUICK_JAVA, SETTINGS
 
 _HOME = Path(pyspark.__file__).parent
 _LOOPBACK = "127.0.0.1"

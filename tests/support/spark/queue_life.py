@@ -13,7 +13,7 @@ from typing import NamedTuple
 from journal.v1.journal_pb2 import ADD, COMMIT, DELETE, MARKER, PREPARE, ROLLBACK, Frame, Operation
 from journal.v1.store_pb2 import Queue, RecordKind, Reference, UpdateKind
 from tests.support.build import START_MS, add, commit, delete, frame, marker, prepare, replace, rollback, update
-from tests.support.spark_frames import TopicRecord
+from tests.support.spark.frames import TopicRecord
 
 SHARDS = 2
 TOPIC = "j.wal"

@@ -38,7 +38,7 @@ from tests.support.build import (
 )
 from tests.support.fold import fold_entries
 from tests.support.golden import WalEntry
-from tests.support.spark_frames import TopicRecord
+from tests.support.spark.frames import TopicRecord
 
 WAL, TABLE = "planted.wal", "planted.table"
 LONG = b"0123456789" * 20
