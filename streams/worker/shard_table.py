@@ -42,7 +42,7 @@ def shard_replica(
 
 
 class ShardTable:
-    """Reads it into the shard's local copy. Not thread-safe but for `give_up`."""
+    """Reads the table partition into the shard's local copy. Not thread-safe but for `give_up`."""
 
     def __init__(
         self, shard: int, config: ShardConfig, kafka: Kafka, store: LocalStore, *, clock: Clock, wall_ms: Clock
@@ -54,6 +54,8 @@ class ShardTable:
         self._clock = clock
         self._wall_ms = wall_ms
         self._given_up = False
+        self.is_damaged = False
+        """Whether the local copy cannot be read: it is built anew by the next `read`."""
         self._read_to: int | None = None
         """Where the last read ended, until a checkpoint behind it proves that it has missed nothing."""
         self._behind = 0
@@ -65,6 +67,9 @@ class ShardTable:
         Raises ClosedError if it was given up meanwhile, HangingTransactionError, whatever a `Replica` raises.
         """
         config = self._config
+        if self.is_damaged:
+            self._store.clear()
+            self.is_damaged = False
         replica = shard_replica(self._shard, config, self._kafka, self._store, clock=self._clock, wall_ms=self._wall_ms)
         try:
             replica.open(config.request_timeout_s)

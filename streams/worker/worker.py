@@ -21,14 +21,16 @@ from concurrent.futures import Future, wait
 from functools import partial
 
 from journal.disk.ports import LocalStore
-from journal.errors import ClosedError, CorruptionError, JournalError, OperatingError
+from journal.errors import CorruptionError, OperatingError
 from journal.kafka.ports import Kafka
 from journal.process.background import InBackground, at_once
 from journal.process.clocks import Clock
 from journal.v1.journal_pb2 import RoutesReport
 from streams.reading.records import Prepared
-from streams.worker.shard import ShardState, ShardWorker
+from streams.worker.shard import ShardWorker
 from streams.worker.shard_config import ShardConfig
+from streams.worker.shard_failures import KNOWN
+from streams.worker.shard_standing import ShardState
 from streams.worker.skips import ShardSkips, read_skips
 from streams.worker.standby import StandbyCopies
 
@@ -105,7 +107,7 @@ class Worker:
         self._checkpoints: dict[int, Future[bool]] = {}
         self._begun_at: dict[int, float] = {}
         """When those checkpoints began."""
-        self._recoveries: dict[int, Future[int | JournalError]] = {}
+        self._recoveries: dict[int, Future[int | Exception]] = {}
         self._late: set[int] = set()
         """Frames of these were left out, because of the checkpoint that is under way."""
         self._waiting: dict[int, str] = {}
@@ -424,16 +426,9 @@ class Worker:
                 self._recover(shard)
 
 
-def _recovered(shard: ShardWorker) -> int | JournalError:
-    """Recover: the WAL offset to read from, or why that cannot be done now, or not before it is mended."""
+def _recovered(shard: ShardWorker) -> int | Exception:
+    """The WAL offset to read from, or the error that keeps the shard from recovering, which the shard has dealt with."""
     try:
         return shard.recover()
-    except OperatingError as error:
-        log.warning("shard %d cannot be recovered yet: %s", shard.shard, error)
-        return error
-    except CorruptionError as error:
-        shard.stop_for_a_while(error)
-        return error
-    except ClosedError as error:
-        log.info("%s", error)
+    except KNOWN as error:
         return error

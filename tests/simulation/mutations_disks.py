@@ -7,7 +7,7 @@ from typing import Any
 
 from journal.errors import LocalStorageError
 from journal.fold.engine import Fold
-from streams.worker.shard import ShardWorker
+from streams.worker.shard_frames import ShardFrames
 from tests.simulation.mutations import Patch, mutation
 
 
@@ -38,10 +38,10 @@ def unreadable_rows_are_absent() -> list[Patch]:
 @mutation
 def frame_that_met_the_disk_is_passed_over() -> list[Patch]:
     """A worker goes on behind a frame for which it could not read its copy."""
-    apply = ShardWorker._apply
+    apply = ShardFrames._apply
 
     def applying(self: Any, fold: Any, *record: Any) -> None:
         with suppress(LocalStorageError):
             apply(self, fold, *record)
 
-    return [(ShardWorker, "_apply", applying)]
+    return [(ShardFrames, "_apply", applying)]

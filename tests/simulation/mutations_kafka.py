@@ -15,12 +15,12 @@ import journal.table.replica
 import journal.wal.writer
 from journal.activate.claiming import Claiming
 from journal.errors import AbortableProducerError, CorruptionError, DeadlineError
-from journal.topics.names import table_topic
 from journal.upkeep.trim import Trimming
 from journal.wal.fencing import Standing
 from journal.wal.writer import Writer
 from streams.routes.counts import Checkpointed
-from streams.worker.shard import ShardWorker
+from streams.worker.shard_checkpoint import CheckpointSender, Committed
+from streams.worker.shard_standing import ShardStanding
 from tests.simulation.mutations import Patch, mutation
 
 # ---- transactions that are refused -------------------------------------------------------------------------------
@@ -31,17 +31,17 @@ def rows_are_lost_in_an_abort() -> list[Patch]:
     """A checkpoint whose transaction was refused is aborted, and what comes next is the one behind it.
 
     A worker once sent such a checkpoint again; now it recovers, and reads what there is."""
-    send = ShardWorker._send
+    send = CheckpointSender.send
 
-    def sending(self: Any, producer: Any, *given: Any) -> tuple[int, bool, Checkpointed]:
+    def sending(self: Any, *given: Any, **how: Any) -> Committed:
         try:
-            return send(self, producer, *given)
+            return send(self, *given, **how)
         except AbortableProducerError:
-            reader, limit_s = self._kafka.reader(table_topic(self._config.journal)), self._config.request_timeout_s
-            producer.abort_transaction(limit_s)
-            return reader.start_and_end(self.shard, limit_s)[1] - 1, True, Checkpointed()
+            reader, limit_s = self._kafka.reader(self._topic), self._config.request_timeout_s
+            self._producer.abort_transaction(limit_s)
+            return Committed(reader.start_and_end(self._shard, limit_s)[1] - 1, True, Checkpointed())
 
-    return [(ShardWorker, "_send", sending)]
+    return [(CheckpointSender, "send", sending)]
 
 
 # ---- coordinators ------------------------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ def unreadable_wal_is_failed() -> list[Patch]:
 @mutation
 def unreadable_table_stops_for_good() -> list[Patch]:
     """A shard whose table or WAL cannot be read is not tried again."""
-    return [(ShardWorker, "stop_for_a_while", lambda self, error: self.stop_for(error))]
+    return [(ShardStanding, "stop_for_a_while", lambda self, error: self.stop_for(error))]
 
 
 # ---- trims -------------------------------------------------------------------------------------------------------

@@ -16,10 +16,12 @@ from journal.fold.updates import Head, UpdateTable
 from journal.load.counts import Counts
 from journal.table.age import TableAge, note_checkpoint
 from journal.table.replica import CopyState, Replica
-from journal.topics.names import wal_topic, worker_id
+from journal.topics.names import wal_topic
 from journal.v1.journal_pb2 import ADD, DELETE
 from journal.wire.keys import RECORD_KEY_BYTES
 from streams.worker.shard import ShardWorker
+from streams.worker.shard_checkpoint import CheckpointSender, Committed
+from streams.worker.shard_frames import ShardFrames
 from streams.worker.shard_table import ShardTable
 from tests.simulation.mutations import Patch, mutation
 from tests.simulation.readers import SimulatedReader
@@ -127,13 +129,13 @@ def skip_is_not_kept() -> list[Patch]:
 @mutation
 def no_frame_is_passed_over() -> list[Patch]:
     """A record that is no frame does not stop its shard."""
-    apply = ShardWorker._apply
+    apply = ShardFrames._apply
 
     def applying(self: Any, fold: Any, *record: Any) -> None:
         with suppress(FrameError):
             apply(self, fold, *record)
 
-    return [(ShardWorker, "_apply", applying)]
+    return [(ShardFrames, "_apply", applying)]
 
 
 @mutation
@@ -148,15 +150,15 @@ def checkpoint_within_a_group() -> list[Patch]:
 @mutation
 def table_is_read_before_init() -> list[Patch]:
     """A worker reads the table before its init has fenced the shard's owner, wherever its next checkpoint lies."""
-    recover, read = ShardWorker.recover, ShardWorker._read_table
+    recover, read = ShardWorker.recover, ShardTable.read
 
     def recovering(self: Any) -> int:
-        mark = read(self)
-        self._read_table = lambda: mark
+        mark = read(self._table)
+        self._table.read = lambda: mark
         try:
             return recover(self)
         finally:
-            del self._read_table
+            del self._table.read
 
     return [(ShardWorker, "recover", recovering), (ShardTable, "require_next", lambda self, first, last: None)]
 
@@ -168,7 +170,7 @@ def worker_goes_on_at_the_end() -> list[Patch]:
 
     def recovering(self: Any) -> int:
         recover(self)
-        reader = self._kafka.reader(wal_topic(self._config.journal))
+        reader = self._table._kafka.reader(wal_topic(self._config.journal))
         return int(reader.start_and_end(self.shard, self._config.request_timeout_s)[1])
 
     return [(ShardWorker, "recover", recovering)]
@@ -182,9 +184,7 @@ def kept_shard_is_fenced_and_not_read() -> list[Patch]:
     def fencing(self: Any) -> int | None:
         offset: int | None = next_offset(self)
         if offset is not None:
-            self._drop_producer()
-            self._producer = self._kafka.transactional_producer(worker_id(self._config.journal, self.shard))
-            self._producer.init(self._config.request_timeout_s)
+            self._sender.open()
         return offset
 
     return [(ShardWorker, "next_offset", property(fencing))]
@@ -196,7 +196,7 @@ def kept_shard_goes_on_at_the_end() -> list[Patch]:
     next_offset = vars(ShardWorker)["next_offset"].fget
 
     def at_end(self: Any) -> int | None:
-        reader = self._kafka.reader(wal_topic(self._config.journal))
+        reader = self._table._kafka.reader(wal_topic(self._config.journal))
         end = int(reader.start_and_end(self.shard, self._config.request_timeout_s)[1])
         return None if next_offset(self) is None else end
 
@@ -206,25 +206,24 @@ def kept_shard_goes_on_at_the_end() -> list[Patch]:
 @mutation
 def repeated_checkpoint_is_trusted() -> list[Patch]:
     """After a checkpoint whose commit may have been sent twice the same producer goes on."""
-    send = ShardWorker._send
+    send = CheckpointSender.send
 
-    def trusting(self: Any, *given: Any) -> tuple[int, bool, Any]:
-        offset, _, done = send(self, *given)
-        return offset, True, done
+    def trusting(self: Any, *given: Any, **how: Any) -> Committed:
+        return send(self, *given, **how)._replace(is_clean=True)
 
-    return [(ShardWorker, "_send", trusting)]
+    return [(CheckpointSender, "send", trusting)]
 
 
 @mutation
 def copy_is_written_before_the_commit() -> list[Patch]:
     """A worker writes its local copy while its rows are on their way, whatever becomes of them; nobody counts."""
-    send = ShardWorker._send
+    send = CheckpointSender.send
 
-    def writing(self: Any, producer: Any, fold: Any, changes: Any, meanwhile: Any) -> Any:
+    def writing(self: Any, fold: Any, facts: Any, changes: Any, meanwhile: Any, **how: Any) -> Committed:
         self._store.write(changes, {})
-        return send(self, producer, fold, changes, meanwhile)
+        return send(self, fold, facts, changes, meanwhile, **how)
 
-    return [(ShardWorker, "_send", writing), UNCOUNTED]
+    return [(CheckpointSender, "send", writing), UNCOUNTED]
 
 
 # ---- local copies --------------------------------------------------------------------------------------------------

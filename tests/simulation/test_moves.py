@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from journal.errors import CorruptionError
-from streams.worker.shard import UNREADABLE_RETRY_S, ShardState
+from streams.worker.shard_standing import UNREADABLE_RETRY_S, ShardState
 from streams.worker.worker import RECOVERING_TICK_S, Worker
 from tests.simulation.disk import Disk, SimulatedStore
 from tests.simulation.node import Node

@@ -17,7 +17,7 @@ from journal.topics.names import wal_topic
 from streams.reading.calls import Answering, CalledShell, CallsEnded
 from streams.reading.records import Prepared, Record
 from streams.reading.shell import WorkerShell
-from streams.worker.shard import UNREADABLE_RETRY_S
+from streams.worker.shard_standing import UNREADABLE_RETRY_S
 from streams.worker.worker import Worker
 from tests.simulation.disk import Disk, SimulatedStore
 from tests.simulation.history import History

@@ -19,8 +19,9 @@ from journal.v1.store_pb2 import CHUNK, MESSAGE
 from journal.wire.keys import mark_key
 from streams.routes.targets import Sizes
 from streams.routes.worker_routes import WorkerRoutes
-from streams.worker.shard import ShardState, ShardWorker
+from streams.worker.shard import ShardWorker
 from streams.worker.shard_config import ShardConfig
+from streams.worker.shard_standing import ShardState
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.disk import Disk, SimulatedStore
 from tests.simulation.faults import Faults, SimulatedCrash

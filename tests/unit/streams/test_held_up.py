@@ -16,7 +16,7 @@ from journal.topics.names import control_topic, table_topic, wal_topic
 from journal.v1.journal_pb2 import Operation
 from streams.agents.agents import Agent, AgentCalls, OperationAgents, Told
 from streams.apps.host import AgentShell
-from streams.worker.shard import ShardState
+from streams.worker.shard_standing import ShardState
 from streams.worker.worker import Worker
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.disk import Disk, SimulatedStore

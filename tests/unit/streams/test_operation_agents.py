@@ -17,8 +17,9 @@ from journal.v1.journal_pb2 import Mark
 from journal.wire.keys import mark_key
 from streams.agents.agents import Agent, AgentCalls, OperationAgents, Told
 from streams.agents.facts import FrameFacts
-from streams.worker.shard import ShardState, ShardWorker
+from streams.worker.shard import ShardWorker
 from streams.worker.shard_config import ShardConfig
+from streams.worker.shard_standing import ShardState
 from streams.worker.worker import Worker
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.disk import Disk, SimulatedStore

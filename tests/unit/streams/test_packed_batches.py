@@ -10,7 +10,9 @@ import pytest
 from journal.errors import RouteStopError
 from journal.fold.rows import Change
 from journal.topics.names import table_topic, wal_topic
-from streams.worker.shard import ShardState, ShardWorker
+from streams.worker.shard import ShardWorker
+from streams.worker.shard_checkpoint import CheckpointSender
+from streams.worker.shard_standing import ShardState
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.disk import Disk, SimulatedStore
 from tests.simulation.faults import Faults
@@ -84,11 +86,13 @@ def test_a_batch_is_gone_though_the_error_that_ended_its_checkpoint_is_kept(monk
     """A store that is to be opened anew could not be."""
     scene = Scene()
 
-    def stopped(self: object, producer: object, fold: object, changes: object, meanwhile: Callable[[], object]) -> None:
+    def stopped(
+        self: object, fold: object, facts: object, changes: object, meanwhile: Callable[[], object], **how: bool
+    ) -> None:
         meanwhile()
         raise RouteStopError("a route cannot send", offset=1, retried=False)
 
-    monkeypatch.setattr(ShardWorker, "_send", stopped)
+    monkeypatch.setattr(CheckpointSender, "send", stopped)
     before = dict(scene.disk.rows)
     assert not scene.shard.checkpoint_if_due(now=True)
     assert scene.shard.state is ShardState.RECOVERING

@@ -15,7 +15,7 @@ from journal.disk.ports import LocalStore
 from journal.disk.slots import take_slot
 from journal.errors import ClosedError, LocalStorageError
 from journal.topics.names import control_topic, table_topic, wal_topic
-from streams.worker.shard import ShardState
+from streams.worker.shard_standing import ShardState
 from streams.worker.worker import Worker
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.disk import Disk, SimulatedStore

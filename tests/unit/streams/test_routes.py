@@ -13,7 +13,7 @@ from journal.topics.names import control_topic, table_topic
 from journal.v1.store_pb2 import MESSAGE
 from streams.routes.targets import FAULTS_KEPT
 from streams.routes.worker_routes import REFRESH_EVERY_S
-from streams.worker.shard import ROUTE_RETRY_S, ShardState
+from streams.worker.shard_standing import ROUTE_RETRY_S, ShardState
 from tests.simulation.faults import Fault, Faults
 from tests.support.build import add, commit, delete, frame, marker, prepare, rollback, update, wal
 from tests.support.routes import DEAD, NAME, OUT, TOPIC, RoutesWorld, chunk, large, message, one_route

@@ -8,7 +8,8 @@ from journal.errors import ClosedError, CountError, HangingTransactionError
 from journal.kafka.ports import Sent
 from journal.topics.names import table_topic
 from journal.wire.keys import mark_key, record_key
-from streams.worker.shard import UNREADABLE_RETRY_S, ShardState, ShardWorker
+from streams.worker.shard import ShardWorker
+from streams.worker.shard_standing import UNREADABLE_RETRY_S, ShardState
 from streams.worker.worker import Worker
 from tests.simulation.disk import Disk, SimulatedStore
 from tests.simulation.faults import Fault, Faults

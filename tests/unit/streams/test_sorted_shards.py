@@ -16,7 +16,8 @@ from journal.v1.journal_pb2 import Frame, Operation, SkipRequest
 from journal.wire.keys import RowType, mark_key, record_key, row_type, skipped_key
 from streams.agents.agents import Agent, AgentCalls, OperationAgents, Told
 from streams.reading.records import Prepared, Record
-from streams.worker.shard import ShardState, ShardWorker
+from streams.worker.shard import ShardWorker
+from streams.worker.shard_standing import ShardState
 from streams.worker.worker import IDLE_TICK_S, Worker
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.disk import Disk, SimulatedStore

@@ -1,0 +1,112 @@
+"""One checkpoint of a shard as a Kafka transaction: what agents and routes send, all row changes, and the mark last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+from journal.disk.ports import LocalStore
+from journal.fold.engine import Fold
+from journal.fold.rows import Change
+from journal.kafka.ports import Kafka, Sent, TransactionalProducer
+from journal.topics.names import table_topic, worker_id
+from streams.agents.facts import FrameFacts
+from streams.routes.counts import Checkpointed
+from streams.routes.outgoing import ShardOutgoing
+from streams.worker.shard_agents import ShardAgents
+from streams.worker.shard_config import ShardConfig
+from streams.worker.shard_table import ShardTable
+
+
+class Committed(NamedTuple):
+    """A checkpoint whose transaction is committed."""
+
+    mark_at: int
+    """The offset of its mark in the table partition."""
+    is_clean: bool
+    """False if the end of the transaction may have been sent twice: the second one may still arrive, and would commit a
+    part of the next checkpoint."""
+    routed: Checkpointed
+    """What routes sent in it."""
+
+
+class CheckpointSender:
+    """Owns the producer of one shard, whose transactions are its checkpoints."""
+
+    def __init__(
+        self,
+        shard: int,
+        config: ShardConfig,
+        kafka: Kafka,
+        store: LocalStore,
+        table: ShardTable,
+        agents: ShardAgents,
+        outgoing: ShardOutgoing | None,
+    ) -> None:
+        """`outgoing` are the shard's routes; None without routes."""
+        self._shard = shard
+        self._config = config
+        self._kafka = kafka
+        self._store = store
+        self._table = table
+        self._agents = agents
+        self._outgoing = outgoing
+        self._topic = table_topic(config.journal)
+        self._producer: TransactionalProducer | None = None
+        self.passes: Collection[int] = ()
+        """WAL offsets at which an operator has left out what no route can send."""
+
+    def open(self) -> None:
+        """Make a new producer: its initialisation fences the shard's previous owner, and ends what that left open.
+
+        Raises OperatingError.
+        """
+        self.close()
+        config, name = self._config, worker_id(self._config.journal, self._shard)
+        if config.routes is None or self._outgoing is None:
+            self._producer = self._kafka.transactional_producer(name)
+        else:
+            self._producer = config.routes.producer(name, self._outgoing.prepare())
+        self._producer.init(config.request_timeout_s)
+
+    def close(self) -> None:
+        """Give the producer up, with whatever it has under way."""
+        if self._producer is not None:
+            self._producer.close()
+            self._producer = None
+
+    def send(
+        self,
+        fold: Fold,
+        facts: Mapping[int, FrameFacts],
+        changes: Sequence[Change],
+        meanwhile: Callable[[], object],
+        *,
+        routes_first: bool,
+        wants_reports: bool,
+    ) -> Committed:
+        """Send one checkpoint and commit it. `meanwhile` may be called while rows are on their way.
+
+        `routes_first` sends no row before routes have given all their records. `wants_reports` asks the broker for the
+        fate of each record. Whatever this raises, the shard must recover: RouteStopError, OutgrownError, AgentError,
+        StaleReadError, and whatever a producer raises.
+        """
+        producer, timeout_s = self._producer, self._config.request_timeout_s
+        assert producer is not None
+        if self._outgoing is not None:
+            self._outgoing.look()
+        outputs: Iterable[Sent] = self._agents.tell(fold, facts)
+        routed = Checkpointed()
+        if self._outgoing is not None:
+            sent = self._outgoing.route(fold.added(), facts, self._store.get, self.passes, routed)
+            outputs = chain(outputs, list(sent) if routes_first else sent)
+        if wants_reports:
+            rows = (Sent(self._topic, self._shard, key, value) for key, value in changes)
+            mark_at = producer.send(chain(outputs, rows), timeout_s)[-1]
+        else:
+            mark_at = producer.send_rows(
+                self._topic, self._shard, changes, timeout_s, beside=outputs, meanwhile=meanwhile
+            )
+        self._table.require_next(mark_at - len(changes) + 1, mark_at)
+        return Committed(mark_at, producer.commit_transaction(timeout_s), routed)
