@@ -15,41 +15,33 @@ refuses if there was one.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import wait
 from functools import partial
 
 from journal.disk.ports import LocalStore
-from journal.errors import CorruptionError, OperatingError
+from journal.errors import CorruptionError
 from journal.kafka.ports import Kafka
 from journal.process.background import InBackground, at_once
 from journal.process.clocks import Clock
 from journal.v1.journal_pb2 import RoutesReport
 from streams.reading.records import Prepared
+from streams.worker.held_shard import HeldShard, Owner, ShardTasks
 from streams.worker.shard import ShardWorker
 from streams.worker.shard_config import ShardConfig
-from streams.worker.shard_failures import KNOWN
 from streams.worker.shard_standing import ShardState
-from streams.worker.skips import ShardSkips, read_skips
+from streams.worker.skips import ShardSkips, SkipReading
 from streams.worker.standby import StandbyCopies
 
-log = logging.getLogger(__name__)
-
 IDLE_TICK_S = 1.0
-"""The longest pause between two ticks; also how often a stopped shard looks for a skip request."""
+"""The longest pause between two ticks."""
 
 RECOVERING_TICK_S = 0.01
-"""The same while a shard recovers: a node may wait for it at its gate."""
+"""The longest pause between two ticks while a shard recovers: a node may wait for it at its gate."""
 
 REVOKE_WAIT_S = 2.0
 """The last checkpoints before a rebalance may take so long: until all members have joined again, no shard moves. One
 that ends later is refused by the broker, if its shard is another's by then."""
-
-CHECKPOINT_WAIT_S = 1.0
-"""How old a checkpoint may become while new frames of its shard wait for it, and with them all that this worker does.
-Then they are left out, and read again when it is over: a broker may take long to answer, an agent may never return.
-Checkpoints that began together use up this time together, however many of them are slow."""
 
 END_WAIT_S = 10.0
 """How long a worker that ends waits for what is under way: until it has left its group, no shard of it moves."""
@@ -62,7 +54,10 @@ def _nothing() -> None: ...
 
 
 class Worker:
-    """The shards that this process serves."""
+    """The shards that this process serves.
+
+    Most attributes are what the worker is given to open a shard; only `_shards` and `_released` are its own state.
+    """
 
     def __init__(
         self,
@@ -90,33 +85,16 @@ class Worker:
         self._stores = stores
         self._clock = clock
         self._wall_ms = wall_ms
-        self._fenced_pause_s = fenced_pause_s
-        self._checkpointing = checkpointing
-        self._recovering = recovering
+        self._tasks = ShardTasks(checkpointing, recovering, clock, fenced_pause_s)
         self._opening = opening
-        self._reading = reading
         self._standby = standby
         self._require_place = require_place
         self._moved_at = clock()
-        self._shards: dict[int, ShardWorker] = {}
-        self._mine: set[int] = set()
-        self._revoked: set[int] = set()
-        """Whose these are now is not known yet. A shard in neither set is let go once nothing of it is under way."""
-        self._kept: dict[int, int] = {}
-        """Mine again without a recovery, and committed up to here: another may have had them meanwhile."""
-        self._checkpoints: dict[int, Future[bool]] = {}
-        self._begun_at: dict[int, float] = {}
-        """When those checkpoints began."""
-        self._recoveries: dict[int, Future[int | Exception]] = {}
-        self._late: set[int] = set()
-        """Frames of these were left out, because of the checkpoint that is under way."""
-        self._waiting: dict[int, str] = {}
+        """When shards last came or went."""
+        self._shards: dict[int, HeldShard] = {}
         self._released: dict[int, int] = {}
-        self._seeks: dict[int, int] = {}
-        self._retry_at: dict[int, float] = {}
-        self._skips: Future[dict[int, ShardSkips]] | None = None
-        """What operators have asked to be skipped, while it is being read."""
-        self._skips_read_at = clock()
+        """By shard that was let go, the WAL offset behind its last mark."""
+        self._skips = SkipReading(kafka, config, clock, reading)
 
     # ---- shards come and go ----------------------------------------------------------------------------------------
 
@@ -126,76 +104,54 @@ class Worker:
         One that cannot be recovered now is tried again.
         """
         self._moved_at = self._clock()
-        self._mine, self._revoked = set(shards), set()
-        self._late.clear()
-        self._drop_recoveries(self._recoveries.keys() - self._mine)
-        self._kept = {number: shard.committed for number, shard in self._shards.items() if number in self._mine}
-        self._open(sorted(self._mine - self._shards.keys()))
-        recovering = [self._resume(self._shards[number]) for number in sorted(self._mine)]
+        for number, held in self._shards.items():
+            held.assign(mine=number in shards)
+        self._open(sorted(set(shards) - self._shards.keys()))
+        recovering = [held.resume() for held in self._mine()]
         if any(recovering):
-            self._read_skips()
+            self._skips.begin()
+            self._take_skips()
         self._release()
         return self.seeks()
 
     def _open(self, numbers: Sequence[int]) -> None:
         opening = [self._opening(partial(self._open_store, number)) for number in numbers]
-        for number, store in zip(numbers, opening, strict=True):
+        for number, future in zip(numbers, opening, strict=True):
             self._released.pop(number, None)
-            self._shards[number] = ShardWorker(
-                number, self._config, self._kafka, store.result(), clock=self._clock, wall_ms=self._wall_ms
-            )
+            store = future.result()
+            shard = ShardWorker(number, self._config, self._kafka, store, clock=self._clock, wall_ms=self._wall_ms)
+            self._shards[number] = HeldShard(shard, self._tasks)
 
     def _open_store(self, number: int) -> LocalStore:
         return (self._standby.take(number) if self._standby else None) or self._stores(number)
 
-    def _resume(self, shard: ShardWorker) -> bool:
-        """Go on where the shard was, if it can; whether it recovers."""
-        is_idle = self._is_idle(shard)
-        if shard.shard in self._recoveries:
-            return True
-        offset = shard.next_offset
-        if offset is not None:
-            self._seeks[shard.shard] = offset
-        elif is_idle:
-            self._recover(shard)
-        return offset is None
+    def _mine(self) -> list[HeldShard]:
+        """The shards that the group has given to this worker, in order."""
+        return [held for _, held in sorted(self._shards.items()) if held.owner is Owner.THIS]
 
     def revoked(self, shards: Collection[int]) -> None:
         """Checkpoint what was gathered, and do nothing more until `assigned` says whose these shards are."""
         self._moved_at = self._clock()
-        under_way: list[Future[bool]] = []
-        for number in shards:
-            self._mine.discard(number)
-            self._seeks.pop(number, None)
-            self._retry_at.pop(number, None)
-            self._waiting.pop(number, None)
-            shard = self._shards.get(number)
-            if shard is None:
-                continue
-            self._revoked.add(number)
-            if self._is_idle(shard):
-                self._begin_checkpoint(shard, now=True)
-            if number in self._checkpoints:
-                under_way.append(self._checkpoints[number])
-        wait(under_way, REVOKE_WAIT_S)
+        checkpoints = [self._shards[number].revoke() for number in shards if number in self._shards]
+        wait([checkpoint for checkpoint in checkpoints if checkpoint is not None], REVOKE_WAIT_S)
 
     def _release(self) -> None:
         """Let go of what is another's, and keep its local copy for the next time."""
-        for number in self._shards.keys() - self._mine - self._revoked:
-            shard = self._shards[number]
-            if not self._is_idle(shard):
+        for number, held in list(self._shards.items()):
+            if held.owner is not Owner.OTHER or not held.is_idle():
                 continue
-            if shard.committed >= 0:
-                self._released[number] = shard.committed + 1
-            shard.release()
+            if held.shard.committed >= 0:
+                self._released[number] = held.shard.committed + 1
+            held.shard.release()
             del self._shards[number]
 
     def stop(self) -> None:
         """A clean end: checkpoint at once, so that the next owner replays nothing. A shard that is held up is left as
         it is; `states` still names it."""
         self.revoked(list(self._shards))
-        self._revoked.clear()
-        wait(self._checkpoints.values(), END_WAIT_S)
+        for held in self._shards.values():
+            held.owner = Owner.OTHER
+        wait([held.checkpoint for held in self._shards.values() if held.checkpoint is not None], END_WAIT_S)
         self._give_up_recoveries()
         if self._config.routes is not None:
             self._config.routes.close()
@@ -209,21 +165,12 @@ class Worker:
 
     def held_up(self) -> list[int]:
         """Shards of which something is still under way: their copies are in use until that is over."""
-        under_way = self._checkpoints | self._recoveries
-        return sorted(number for number, future in under_way.items() if not future.done())
+        return sorted(number for number, held in self._shards.items() if held.is_held_up)
 
     def _give_up_recoveries(self) -> None:
-        """Those that have not begun are dropped, and the others end early."""
-        for number in self._recoveries:
-            self._shards[number].give_up()
-        self._drop_recoveries(list(self._recoveries))
-        wait(self._recoveries.values(), END_WAIT_S)
-
-    def _drop_recoveries(self, numbers: Collection[int]) -> None:
-        """Of these, those that have not begun: they would fence whoever has the shards by then."""
-        for number in numbers:
-            if self._recoveries[number].cancel():
-                del self._recoveries[number]
+        """Recoveries that have not begun are dropped, and the others end early."""
+        recoveries = [held.give_up() for held in self._shards.values()]
+        wait([recovery for recovery in recoveries if recovery is not None], END_WAIT_S)
 
     # ---- what there is to do ---------------------------------------------------------------------------------------
 
@@ -232,86 +179,67 @@ class Worker:
 
         Records of a shard that is not held, or that wants to be read from elsewhere, are ignored.
         """
-        if not self._is_read(shard):
-            return
-        held = self._shards[shard]
-        rest = held.take(records)
-        if rest is not None:
-            self._seeks[shard] = rest
-        self._checkpoint(held)
+        held = self._shards.get(shard)
+        if held is not None and held.is_read():
+            held.take(records)
 
     def unsorted(self) -> Collection[int]:
         """Shards that want records as they lie in the WAL."""
-        return [number for number, shard in self._shards.items() if shard.wants_unsorted]
+        return [number for number, held in self._shards.items() if held.shard.wants_unsorted]
 
     def unreadable(self, shard: int, error: CorruptionError) -> None:
         """Stop a shard whose WAL cannot be read on, with everything before that checkpointed."""
-        if not self._is_read(shard):
-            return
-        held = self._shards[shard]
-        held.stop_unreadable(error)
-        self._checkpoint(held)
-
-    def _is_read(self, number: int) -> bool:
-        """Whether a shard is read on from where it was, once its checkpoint is over."""
-        if number not in self._mine or number in self._recoveries or number in self._late:
-            return False
-        under_way = self._checkpoints.get(number)
-        if under_way is not None:
-            left_s = self._begun_at[number] + CHECKPOINT_WAIT_S - self._clock()
-            if wait([under_way], max(0.0, left_s)).not_done:
-                self._late.add(number)
-                return False
-        self._finish_checkpoint(self._shards[number])
-        return not (number in self._seeks or number in self._retry_at or number in self._recoveries)
+        held = self._shards.get(shard)
+        if held is not None and held.is_read():
+            held.stop_unreadable(error)
 
     def tick(self) -> float:
         """Do what time asks for; seconds until the next tick is wanted."""
         self._require_place()
         now = self._clock()
-        if now - self._skips_read_at >= IDLE_TICK_S and ShardState.STOPPED in self.states().values():
-            self._read_skips()
+        if self._skips.is_due and ShardState.STOPPED in self.states().values():
+            self._skips.begin()
         self._take_skips()
         if self._standby is not None and now - self._moved_at >= STANDBY_AFTER_S:
             self._standby.follow(set(range(self._config.shards)) - set(self._shards))
-        wanted = IDLE_TICK_S
-        for number in sorted(self._mine):
-            shard = self._shards[number]
-            if not self._is_idle(shard):
-                continue
-            retry_at = self._retry_at.get(number)
-            if shard.wants_retry or (retry_at is not None and now >= retry_at):
-                self._recover(shard)
-            else:
-                self._checkpoint(shard)
-            due = None if self._is_busy(number) else shard.due_in()
-            if due is not None:
-                wanted = min(wanted, due)
+        due = [held.tick(now) for held in self._mine()]
+        wanted = min([IDLE_TICK_S, *(due_s for due_s in due if due_s is not None)])
         self._release()
         if self._config.routes is not None:
             self._config.routes.tick()
-        return min(wanted, RECOVERING_TICK_S) if self._recoveries or self._late else wanted
+        is_awaited = any(held.is_awaited for held in self._shards.values())
+        return min(wanted, RECOVERING_TICK_S) if is_awaited else wanted
+
+    def _take_skips(self) -> None:
+        """Give the shards what operators have asked for, if that has been read."""
+        skips = self._skips.take()
+        if skips is None:
+            return
+        for held in self._mine():
+            held.allow_skips(skips.get(held.shard.shard, ShardSkips({}, set())))
 
     def seeks(self) -> dict[int, int]:
         """Shards that must be read from another offset than the next, once each. Read nothing else of them before."""
-        seeks, self._seeks = self._seeks, {}
+        seeks = {number: held.seek for number, held in self._shards.items() if held.seek is not None}
+        for number in seeks:
+            self._shards[number].seek = None
         return seeks
 
     # ---- what there is to tell -------------------------------------------------------------------------------------
 
     def applied(self) -> dict[int, int]:
         """Per shard the next WAL offset after its committed mark; of one that was let go, that of its last one."""
-        return self._released | {
-            shard.shard: shard.committed + 1 for shard in self._shards.values() if shard.committed >= 0
-        }
+        held = {number: held.shard.committed + 1 for number, held in self._shards.items() if held.shard.committed >= 0}
+        return self._released | held
 
     def stopped(self) -> dict[int, Exception]:
         """Shards that stopped at what cannot be applied or sent, and why; also while they try again."""
-        return {shard.shard: shard.stopped_by for shard in self._shards.values() if shard.stopped_by is not None}
+        stops = {number: held.shard.stopped_by for number, held in self._shards.items()}
+        return {number: stop for number, stop in stops.items() if stop is not None}
 
     def waiting(self) -> dict[int, str]:
         """Shards that cannot be recovered now, and why."""
-        return dict(self._waiting)
+        return {number: held.waiting for number, held in self._shards.items() if held.waiting}
 
     def standby_ended(self) -> dict[int, str]:
         """Shards whose standby copies follow no more, and why."""
@@ -322,113 +250,5 @@ class Worker:
         return {} if self._config.routes is None else self._config.routes.statuses()
 
     def states(self) -> dict[int, ShardState]:
-        return {shard.shard: shard.state for shard in self._shards.values()}
-
-    # ---- checkpoints and recoveries --------------------------------------------------------------------------------
-
-    def _checkpoint(self, shard: ShardWorker) -> None:
-        """Begin a checkpoint that is due."""
-        if shard.shard in self._retry_at or shard.shard in self._recoveries:
-            return
-        if shard.due_in() == 0.0:
-            self._begin_checkpoint(shard)
-            self._is_idle(shard)
-        else:
-            self._settle(shard, shard.state is not ShardState.RECOVERING)
-
-    def _begin_checkpoint(self, shard: ShardWorker, *, now: bool = False) -> None:
-        self._begun_at[shard.shard] = self._clock()
-        self._checkpoints[shard.shard] = self._checkpointing(partial(shard.checkpoint_if_due, now=now))
-
-    def _is_busy(self, number: int) -> bool:
-        return number in self._checkpoints or number in self._recoveries
-
-    def _is_idle(self, shard: ShardWorker) -> bool:
-        """Whether nothing of the shard is under way, once what is over has been settled."""
-        number = shard.shard
-        if number in self._checkpoints and self._checkpoints[number].done():
-            self._finish_checkpoint(shard)
-        if number in self._recoveries and self._recoveries[number].done():
-            self._finish_recovery(shard)
-        return not self._is_busy(number)
-
-    def _finish_checkpoint(self, shard: ShardWorker) -> None:
-        """Wait for the shard's checkpoint, if one is under way."""
-        number = shard.shard
-        future = self._checkpoints.pop(number, None)
-        if future is None:
-            return
-        self._settle(shard, future.result())
-        if number in self._late:
-            self._late.discard(number)
-            if number in self._mine and number not in self._recoveries and shard.next_offset is not None:
-                self._seeks[number] = shard.next_offset
-
-    def _settle(self, shard: ShardWorker, done: bool) -> None:
-        """Do what the end of a checkpoint asks for. A shard that is not mine now waits for `assigned`."""
-        number = shard.shard
-        if number not in self._mine:
-            return
-        is_fenced = shard.state is ShardState.FENCED
-        if is_fenced and self._kept.get(number) != shard.committed:
-            # the owner that fenced this one most likely got the shard in a rebalance that has not reached us yet
-            self._retry_at[number] = self._clock() + self._fenced_pause_s
-        elif is_fenced or not done:
-            # a kept one was fenced by whoever had it between two rebalances: it was mine again after that
-            self._recover(shard)
-
-    def _recover(self, shard: ShardWorker) -> None:
-        """Begin to recover, which `seeks` tells."""
-        self._retry_at.pop(shard.shard, None)
-        self._kept.pop(shard.shard, None)
-        self._recoveries[shard.shard] = self._recovering(partial(_recovered, shard))
-        self._is_idle(shard)
-
-    def _finish_recovery(self, shard: ShardWorker) -> None:
-        number = shard.shard
-        found = self._recoveries.pop(number).result()
-        self._waiting.pop(number, None)
-        if number not in self._mine:
-            return
-        if number in self._kept:
-            self._kept[number] = shard.committed
-        if isinstance(found, int):
-            self._seeks[number] = found
-        elif shard.state is not ShardState.STOPPED:
-            self._waiting[number] = str(found)
-            self._retry_at[number] = self._clock() + IDLE_TICK_S
-
-    def _read_skips(self) -> None:
-        """Begin to read what operators have asked to be skipped, unless that is under way."""
-        self._skips_read_at = self._clock()
-        if self._skips is None:
-            config = self._config
-            reading = partial(read_skips, self._kafka, config.journal, self._clock, config.request_timeout_s)
-            self._skips = self._reading(reading)
-        self._take_skips()
-
-    def _take_skips(self) -> None:
-        """Tell the shards what has been read."""
-        if self._skips is None or not self._skips.done():
-            return
-        read, self._skips = self._skips, None
-        try:
-            skips = read.result()
-        except OperatingError as error:
-            log.warning("skip requests cannot be read yet: %s", error)
-            return
-        for number in sorted(self._mine):
-            shard = self._shards[number]
-            if number in self._checkpoints and not self._checkpoints[number].done():
-                continue  # it does not stand still; if it stops, they are read again
-            self._finish_checkpoint(shard)
-            if shard.allow_skips(*skips.get(number, ShardSkips({}, set()))) and number not in self._recoveries:
-                self._recover(shard)
-
-
-def _recovered(shard: ShardWorker) -> int | Exception:
-    """The WAL offset to read from, or the error that keeps the shard from recovering, which the shard has dealt with."""
-    try:
-        return shard.recover()
-    except KNOWN as error:
-        return error
+        """What each shard that is held does."""
+        return {number: held.shard.state for number, held in self._shards.items()}

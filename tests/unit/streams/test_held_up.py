@@ -119,7 +119,7 @@ class World:
 def test_a_shard_whose_agent_does_not_return_holds_up_no_other_and_goes_on_where_it_was(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("streams.worker.worker.CHECKPOINT_WAIT_S", 0.05, raising=False)
+    monkeypatch.setattr("streams.worker.held_shard.CHECKPOINT_WAIT_S", 0.05)
     returns = threading.Event()
     told: list[tuple[int, int, bytes]] = []
 
@@ -140,8 +140,8 @@ def test_a_shard_whose_agent_does_not_return_holds_up_no_other_and_goes_on_where
 
 
 def test_a_worker_stops_though_an_agent_never_returns(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("REVOKE_WAIT_S", "CHECKPOINT_WAIT_S", "END_WAIT_S"):
-        monkeypatch.setattr(f"streams.worker.worker.{name}", 0.05)
+    for name in ("worker.REVOKE_WAIT_S", "worker.END_WAIT_S", "held_shard.CHECKPOINT_WAIT_S"):
+        monkeypatch.setattr(f"streams.worker.{name}", 0.05)
     returns = threading.Event()
 
     def stuck(each: Told) -> None:
@@ -159,7 +159,7 @@ def test_a_worker_stops_though_an_agent_never_returns(monkeypatch: pytest.Monkey
 def test_a_shard_whose_disk_does_not_answer_holds_up_no_other_and_goes_on_where_it_was(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("streams.worker.worker.CHECKPOINT_WAIT_S", 0.05)
+    monkeypatch.setattr("streams.worker.held_shard.CHECKPOINT_WAIT_S", 0.05)
     stall = Stall()
     world = World(stall=stall)
     world.turn_until(lambda: world.is_applied(1))
@@ -172,8 +172,8 @@ def test_a_shard_whose_disk_does_not_answer_holds_up_no_other_and_goes_on_where_
 
 
 def test_a_worker_ends_though_a_disk_does_not_answer_and_names_the_shard(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("REVOKE_WAIT_S", "CHECKPOINT_WAIT_S", "END_WAIT_S"):
-        monkeypatch.setattr(f"streams.worker.worker.{name}", 0.05)
+    for name in ("worker.REVOKE_WAIT_S", "worker.END_WAIT_S", "held_shard.CHECKPOINT_WAIT_S"):
+        monkeypatch.setattr(f"streams.worker.{name}", 0.05)
     stall = Stall()
     world = World(stall=stall)
     world.turn_until(lambda: world.is_applied(1))
@@ -216,7 +216,7 @@ class Slow:
 
 
 def test_a_shard_that_stops_waits_for_its_agent_and_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streams.worker.worker.CHECKPOINT_WAIT_S", 0.05)
+    monkeypatch.setattr("streams.worker.held_shard.CHECKPOINT_WAIT_S", 0.05)
     slow = Slow()
     world = World(slow, checkpoint_interval_s=10.0)
     worker, (*good, last) = world.worker, world.frames[0]
