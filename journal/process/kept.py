@@ -6,6 +6,7 @@ bounded in bytes, and long entries are not kept.
 
 from __future__ import annotations
 
+import threading
 from typing import TypeVar
 
 KEPT_BYTES_MAX = 4 * 2**20
@@ -19,23 +20,26 @@ _V = TypeVar("_V")
 
 
 class Kept(dict[_K, _V]):
-    """Results by key. Hot path: a lookup is a dictionary's, from any number of threads."""
+    """Results by key, for any number of threads. Hot path: a lookup is a dictionary's, without a lock."""
 
-    __slots__ = ("_bytes", "_bytes_max", "_entry_bytes_max")
+    __slots__ = ("_bytes", "_entry_bytes_max", "_lock", "bytes_max")
 
     def __init__(self, bytes_max: int = KEPT_BYTES_MAX, *, entry_bytes_max: int = _ENTRY_BYTES_MAX) -> None:
         super().__init__()
         self._bytes = 0
-        self._bytes_max = bytes_max
+        self._lock = threading.Lock()
+        self.bytes_max = bytes_max
+        """Bytes that all entries together may take."""
         self._entry_bytes_max = entry_bytes_max
 
     def keep(self, key: _K, value: _V, size: int) -> _V:
         """Keep a value if it and its key are short (together they have `size` bytes), and return it. If the table is
         full, all other entries are dropped."""
         if size <= self._entry_bytes_max:
-            self._bytes += size + _ENTRY_BYTES
-            if self._bytes > self._bytes_max:
-                self.clear()
-                self._bytes = size + _ENTRY_BYTES
-            self[key] = value
+            with self._lock:
+                self._bytes += size + _ENTRY_BYTES
+                if self._bytes > self.bytes_max:
+                    self.clear()
+                    self._bytes = size + _ENTRY_BYTES
+                self[key] = value
         return value

@@ -9,6 +9,7 @@ no more than that, it makes the record at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
+from copy import copy
 from typing import NamedTuple
 
 from journal.errors import ConfigError, RowError
@@ -41,7 +42,7 @@ class Verdict(NamedTuple):
 
 
 class Router:
-    """The routes of a journal."""
+    """The routes of a journal. Any number of threads may route, and share what is kept of names."""
 
     def __init__(
         self,
@@ -50,11 +51,10 @@ class Router:
         journal: str,
         own_topics: Container[str],
         bytes_max: Mapping[str, int] | None = None,
-        body: Body | None = None,
         replay_of: str = "",
     ) -> None:
         """`own_topics` are the journal's: nothing is sent there. `bytes_max` has topics' max.message.bytes and may
-        change meanwhile; `body` reads large messages.
+        change meanwhile. Large messages have no body here: `reading` gives a router that reads them.
 
         `replay_of` is a route that alone sends, what it sends marked as replayed; what routes before it keep from it is
         kept from it then too. Raises ConfigError, also for a route that is not there.
@@ -62,13 +62,19 @@ class Router:
         names, known = HeaderNames(), {} if bytes_max is None else bytes_max
         trail, _ = trail_of(pb.Message(), journal)
         quick, replayed = QuickHeaders(names), bool(replay_of)
-        self._context = Context(config, journal, own_topics, known, body, replayed, names, quick, trail)
+        self._context = Context(config, journal, own_topics, known, None, replayed, names, quick, trail)
         self._routes = [_Route(route, self._context) for route in config.routes]
         if replay_of:
             self._routes = _up_to(replay_of, self._routes, journal)
         self._of_address: Kept[bytes, tuple[Header, tuple[_Route, ...], _Plain | None]] = Kept(4 * KEPT_BYTES_MAX)
         """What names the address in Kafka, its routes, and what makes the only record that they send of most messages.
         """
+
+    def reading(self, body: Body | None) -> Router:
+        """This router with `body` to read large messages: all else is shared, also what is kept of names."""
+        router = copy(self)
+        router._context = self._context._replace(body=body)
+        return router
 
     def route(self, message_id: int, data: bytes) -> Sequence[Outgoing | Refusal]:
         """What a message's routes send, in their order. `data` is its MESSAGE record's. Raises RowError."""

@@ -20,7 +20,6 @@ from journal.errors import FatalProducerError, OperatingError, RouteStopError
 from journal.kafka.ports import Consumed, Kafka, Sent, TransactionalProducer
 from journal.process.clocks import Clock, wall_ms
 from journal.routing.router import Router
-from journal.routing.sending import Body
 from journal.topics.control_rows import ControlRows
 from journal.topics.marks import MarkReader
 from journal.topics.names import OwnTopics, table_topic, wal_topic
@@ -92,10 +91,16 @@ class RouteReplay:
         self._name = replay_name(settings.journal, route, range_, again)
         self.replayed: list[ShardReplayed] = []
         """What this run did, shard by shard, also where it ended in an error."""
-        self._router({}, None)  # so that what is wrong with the configuration is found now
         routing = settings.routing
         alone = routing.model_copy(update={"routes": tuple(each for each in routing.routes if each.name == route)})
         self._targets = Targets(kafka, settings.model_copy(update={"routing": alone}))
+        self._router = Router(
+            routing,
+            journal=settings.journal,
+            own_topics=OwnTopics(settings.journal),
+            bytes_max=self._targets.bytes_max,
+            replay_of=route,
+        )
 
     def run(self) -> None:
         """Send what is left, shard after shard. What was sent before an error stays sent, and is known to the next run.
@@ -217,21 +222,9 @@ class RouteReplay:
                 f"before {'would be' if self._dry_run else 'was'} sent: {mend} and run it again, it goes on from there"
             )
 
-        def router(body: Body) -> Router:
-            return self._router(self._targets.bytes_max, body)
-
         counts = ShardCounts([self._route], wall_ms)
-        return ShardOutgoing(shard, self._settings.journal, router, self._targets, counts, [self._route], words=words)
-
-    def _router(self, bytes_max: dict[str, int], body: Body | None) -> Router:
-        settings = self._settings
-        return Router(
-            settings.routing,
-            journal=settings.journal,
-            own_topics=OwnTopics(settings.journal),
-            bytes_max=bytes_max,
-            body=body,
-            replay_of=self._route,
+        return ShardOutgoing(
+            shard, self._settings.journal, self._router.reading, self._targets, counts, [self._route], words=words
         )
 
 

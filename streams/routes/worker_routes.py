@@ -13,7 +13,6 @@ from journal.kafka.ports import Kafka, TransactionalProducer
 from journal.process.background import InBackground
 from journal.process.clocks import Clock
 from journal.routing.router import Router
-from journal.routing.sending import Body
 from journal.topics.control_keys import control_row, routes_key
 from journal.topics.names import OwnTopics
 from journal.v1.journal_pb2 import RoutesReport
@@ -61,7 +60,13 @@ class WorkerRoutes:
         self._report_at = clock()
         self._refresh_at = clock() + REFRESH_EVERY_S
         self._under_way: Future[None] | None = None
-        self._router(None)  # so that what is wrong with the configuration is found now
+        self._router = Router(
+            settings.routing,
+            journal=settings.journal,
+            own_topics=OwnTopics(settings.journal),
+            bytes_max=self.targets.bytes_max,
+        )
+        """The router of all shards: what it keeps of names is bounded for the process, however many shards it has."""
 
     def check(self) -> None:
         """Raises TopicError for a target that cannot be, OperatingError."""
@@ -71,21 +76,11 @@ class WorkerRoutes:
         """A shard's routes, from now on counted anew."""
         routes = [route.name for route in self._settings.routing.routes]
         counts = self._counts[shard] = ShardCounts(routes, self._wall_ms)
-        return ShardOutgoing(shard, self._settings.journal, self._router, self.targets, counts, routes)
+        return ShardOutgoing(shard, self._settings.journal, self._router.reading, self.targets, counts, routes)
 
     def producer(self, transactional_id: str, sizes: Sizes) -> TransactionalProducer:
         """A producer whose records and batches every target takes."""
         return self._sized(sizes).transactional_producer(transactional_id)
-
-    def _router(self, body: Body | None) -> Router:
-        settings = self._settings
-        return Router(
-            settings.routing,
-            journal=settings.journal,
-            own_topics=OwnTopics(settings.journal),
-            bytes_max=self.targets.bytes_max,
-            body=body,
-        )
 
     # ---- reports ---------------------------------------------------------------------------------------------------
 

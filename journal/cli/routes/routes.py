@@ -162,7 +162,7 @@ def try_out(
 
 def _router(settings: Settings, bytes_max: Mapping[str, int] | None = None, body: Body | None = None) -> Router:
     own = OwnTopics(settings.journal)
-    return Router(settings.routing, journal=settings.journal, own_topics=own, bytes_max=bytes_max, body=body)
+    return Router(settings.routing, journal=settings.journal, own_topics=own, bytes_max=bytes_max).reading(body)
 
 
 def _headers(given: Sequence[str]) -> tuple[dict[str, Value], dict[str, Value]]:

@@ -56,7 +56,7 @@ def test_whatever_one_target_raises_is_a_refusal_of_its_route_alone(on_error: On
         ],
         dead_letter_topic="dead",
     )
-    outcomes = Router(routes, journal="flights", own_topics=OWN, body=body).route(1, large)
+    outcomes = Router(routes, journal="flights", own_topics=OWN).reading(body).route(1, large)
     assert [(each.route, each.reason, each.on_error) for each in outcomes if isinstance(each, Refusal)] == [
         ("bad", Reason.UNEXPECTED, on_error),
         ("good", Reason.UNEXPECTED, OnError.FAIL),
@@ -340,7 +340,7 @@ def test_a_record_over_its_topics_limit_is_refused_before_it_is_sent() -> None:
 def test_a_large_body_is_read_if_its_topic_takes_it_and_it_can_be_had() -> None:
     chunked = encode_message(Message("a"), chunks=[11, 12], body_bytes=6)
     there = {(11, 12): b"sixby!"}
-    routes = Router(config(routes=[route()]), journal="f", own_topics=OWN, body=lambda ids: there.get(tuple(ids)))
+    routes = Router(config(routes=[route()]), journal="f", own_topics=OWN).reading(lambda ids: there.get(tuple(ids)))
     assert only(routes.route(7, chunked)).value == b"sixby!"
     there.clear()
     assert refused(routes.route(7, chunked)).reason is Reason.NO_BODY
