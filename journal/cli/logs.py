@@ -9,7 +9,7 @@ import sys
 
 from journal.words import escaped
 
-QUIET_LOGGERS = ("journal.kafka", "streams.reading.source", "faust", "mode", "aiokafka", "asyncio")
+QUIET_LOGGERS = ("journal.kafka", "streams.reading.wal_transport", "faust", "mode", "aiokafka", "asyncio")
 """Loggers of libraries. What matters of them reaches us as errors; `--verbose` shows them."""
 
 

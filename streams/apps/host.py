@@ -35,9 +35,9 @@ from streams.agents.change_session import ChangeSession
 from streams.apps.sources import Reports
 from streams.apps.view import GlobalView, StateLoader
 from streams.reading.app import StreamWorker
+from streams.reading.group_settings import GroupSettings, group_settings
 from streams.reading.records import Prepared
 from streams.reading.shell import WorkerShell
-from streams.reading.source import SourceSettings, source_settings
 from streams.worker.service import SHARD_DESCRIPTORS, WORKER_DESCRIPTORS, make_worker
 from streams.worker.trimming import with_trims
 from streams.worker.worker import Worker
@@ -84,7 +84,7 @@ class JournalHost(Service):
         self._served: WorkerShell | None = None
         self._calls: AgentCalls | None = None
         self._opening: asyncio.Task[WorkerShell | None] | None = None
-        self._source: SourceSettings | None = None
+        self._group: GroupSettings | None = None
         self._worker: StreamWorker | None = None
         self._operations: OperationAgents | None = None
         self._changes: ChangeAgents | None = None
@@ -102,9 +102,9 @@ class JournalHost(Service):
         except BaseException:
             await self._close_opened(opening)
             raise
-        if shell is None or self._source is None or self.should_stop:
+        if shell is None or self._group is None or self.should_stop:
             return
-        worker = self._worker = StreamWorker(shell, self._source)
+        worker = self._worker = StreamWorker(shell, self._group)
         self.add_future(self._run(worker))
 
     async def _run(self, worker: StreamWorker) -> None:
@@ -135,7 +135,7 @@ class JournalHost(Service):
         identity = rows.require_identity(settings.journal)
         self._check_outputs(timeout_s)
         slot = self._slot = take_slot(settings.journal_directory, self._name)
-        self._source = source_settings(settings, slot.path.name, identity.shards)
+        self._group = group_settings(settings, slot.path.name, identity.shards)
         if self.view is not None:
             self.view.start(slot.path / "view" if self._has_worker else slot)
         if not self._has_worker:

@@ -19,10 +19,12 @@ from mode import Service
 
 from journal.errors import CorruptionError, JournalError
 from streams.reading.ahead import Ahead, Batches
+from streams.reading.group_settings import GroupSettings
 from streams.reading.records import Prepared, Record
 from streams.reading.shell import WorkerShell
 from streams.reading.signals import run_until_signalled
-from streams.reading.source import SourceSettings, WalApp, WalTransport
+from streams.reading.wal_app import WalApp
+from streams.reading.wal_transport import WalTransport, wal_consumer
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +73,7 @@ class ShellThread:
 class StreamWorker:
     """One worker in the running event loop: `start`, `ended`, `stop`."""
 
-    def __init__(self, shell: WorkerShell, settings: SourceSettings, prepare: Prepare | None = None) -> None:
+    def __init__(self, shell: WorkerShell, settings: GroupSettings, prepare: Prepare | None = None) -> None:
         """`prepare` makes a shard's records ready for the shell, in another thread than the shell's."""
         self._shell = shell
         self._settings = settings
@@ -143,7 +145,7 @@ class StreamWorker:
             except ShellStopped:
                 return
             log.info("%s: gave back %s", self._settings.topic, sorted(given))
-            await self.app.wal_consumer().force_commit()
+            await wal_consumer(self.app).force_commit()
 
     async def _on_assigned(self, _app: Any, /, *places: Any, **_: Any) -> None:
         """No heartbeats are sent until this returns, so the shell waits for `_on_rebalance_complete`."""
@@ -169,7 +171,7 @@ class StreamWorker:
             self._applied = await self._thread.call(self._stop, last=True)
         except ShellStopped:
             return
-        await self.app.wal_consumer().force_commit()
+        await wal_consumer(self.app).force_commit()
 
     # ---- the feed --------------------------------------------------------------------------------------------
 
@@ -190,13 +192,13 @@ class StreamWorker:
             ahead.close()
 
     async def _read(self, shards: Collection[int], wait_ms: int) -> Batches:
-        batches = await self.app.wal_consumer().fetch(shards, wait_ms)
+        batches = await wal_consumer(self.app).fetch(shards, wait_ms)
         if self._prepare is None:
             return batches
         return {shard: await asyncio.to_thread(self._prepare, shard, records) for shard, records in batches.items()}
 
     async def _serve(self, fetcher: Service, ahead: Ahead) -> None:
-        consumer = self.app.wal_consumer()
+        consumer = wal_consumer(self.app)
         wait_s = self._settings.fetch_wait_ms / 1000
         tick_at = monotonic()
         while not fetcher.should_stop:
@@ -265,7 +267,7 @@ class StreamWorker:
 
 async def serve(
     shell: WorkerShell,
-    settings: SourceSettings,
+    settings: GroupSettings,
     stop: asyncio.Event,
     started: Callable[[], Any],
     prepare: Prepare | None = None,
@@ -286,7 +288,7 @@ async def serve(
         raise error
 
 
-def run_worker(shell: WorkerShell, settings: SourceSettings, on_signal: Callable[[], None] = lambda: None) -> None:
+def run_worker(shell: WorkerShell, settings: GroupSettings, on_signal: Callable[[], None] = lambda: None) -> None:
     """Run a worker in this process until SIGTERM or SIGINT, for which `on_signal` is called; raises the error that
     ended it before. One of them that comes more than a second after the first ends the process at once."""
     run_until_signalled(lambda stop: serve(shell, settings, stop, lambda: None), on_signal)

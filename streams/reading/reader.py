@@ -59,7 +59,7 @@ LASTING_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a reader has to know of its worker's settings: `streams.reading.source.MemberSettings`.
+    """What a reader has to know of its worker's settings: `streams.reading.group_settings.MemberSettings`.
 
     Not on its command line, which everybody sees: there may be passwords. Not as `Settings`, which take long to import.
     """
@@ -212,7 +212,7 @@ def read_for_parent(number: int) -> None:
     """The reader: `number` is the file descriptor of its socket. Returns when it has ended."""
     # Faust, which its parent does not need
     from streams.reading.app import serve
-    from streams.reading.source import source_settings
+    from streams.reading.group_settings import group_settings
 
     os.nice(NICE)  # one that starts is waited for too; before there are threads, as each has its own
     channel = Channel(socket.socket(fileno=number))
@@ -228,8 +228,8 @@ def read_for_parent(number: int) -> None:
     prepare = partial(_sort, shell, journal, shards)
     error: BaseException | None = None
     try:
-        source = source_settings(settings, name, shards)
-        run_until_signalled(lambda stop: serve(shell, source, stop, lambda: None, prepare))
+        group = group_settings(settings, name, shards)
+        run_until_signalled(lambda stop: serve(shell, group, stop, lambda: None, prepare))
     except JournalError as failure:
         error = failure
     except Exception as failure:

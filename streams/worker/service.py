@@ -105,9 +105,9 @@ def run_service(
 def _run_here(shell: WorkerShell, settings: Settings, name: str, shards: int, on_signal: Callable[[], None]) -> None:
     # Faust, which takes its time to import: with a reader that one alone needs it
     from streams.reading.app import run_worker
-    from streams.reading.source import source_settings
+    from streams.reading.group_settings import group_settings
 
-    run_worker(shell, source_settings(settings, name, shards), on_signal)
+    run_worker(shell, group_settings(settings, name, shards), on_signal)
 
 
 def _nothing_else() -> None: ...

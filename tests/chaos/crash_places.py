@@ -15,7 +15,7 @@ from journal.process.clocks import Clock
 from journal.topics.control_reading import read_control
 from journal.topics.control_rows import ControlRows
 from journal.wal import fencing
-from streams.reading.source import WalConsumer, WalTransport
+from streams.reading.wal_transport import WalConsumer, WalTransport
 from tests.chaos.crash_points import CrashPoints
 
 

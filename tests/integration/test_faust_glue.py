@@ -19,8 +19,8 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from journal.embedded.cluster import EmbeddedKafka
 from journal.errors import CorruptionError, FencedError, GapError, KafkaUnavailableError
 from streams.reading.app import run_worker
+from streams.reading.group_settings import GroupSettings
 from streams.reading.records import Record
-from streams.reading.source import SourceSettings
 from tests.support.background_worker import BackgroundWorker
 from tests.support.brokers import JVM_OPTIONS
 
@@ -103,8 +103,8 @@ class Wal:
         self._producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": f"{self.topic}.writer"})
         self._producer.init_transactions(DEADLINE_S)
 
-    def settings(self, client_id: str = "worker", session_timeout_ms: int = 30_000) -> SourceSettings:
-        return SourceSettings(
+    def settings(self, client_id: str = "worker", session_timeout_ms: int = 30_000) -> GroupSettings:
+        return GroupSettings(
             self.bootstrap, self.topic, self.group, client_id, session_timeout_ms, heartbeat_interval_ms=200
         )
 
@@ -143,7 +143,7 @@ def workers() -> Iterator[Callable[..., BackgroundWorker]]:
     """Starts workers; those still running at the end are stopped."""
     with ExitStack() as running:
 
-        def start(shell: RecordingShell, settings: SourceSettings) -> BackgroundWorker:
+        def start(shell: RecordingShell, settings: GroupSettings) -> BackgroundWorker:
             worker = BackgroundWorker(shell, settings)
             worker.start(DEADLINE_S)
             running.callback(worker.stop, DEADLINE_S)
@@ -152,7 +152,7 @@ def workers() -> Iterator[Callable[..., BackgroundWorker]]:
         yield start
 
 
-Workers = Callable[[RecordingShell, SourceSettings], BackgroundWorker]
+Workers = Callable[[RecordingShell, GroupSettings], BackgroundWorker]
 
 
 def test_every_committed_frame_comes_once_and_in_order_and_no_aborted_one(wal: Wal, workers: Workers) -> None:
@@ -308,7 +308,7 @@ def test_an_offset_outside_the_wal_is_an_error_and_never_a_reset(wal: Wal, offse
 
 def test_no_broker_is_an_error_of_the_environment() -> None:
     shell = RecordingShell()
-    worker = BackgroundWorker(shell, SourceSettings("127.0.0.1:1", "nowhere.wal", "nowhere"))
+    worker = BackgroundWorker(shell, GroupSettings("127.0.0.1:1", "nowhere.wal", "nowhere"))
     worker.start(DEADLINE_S)
     with pytest.raises(KafkaUnavailableError, match=r"127\.0\.0\.1:1"):
         worker.wait(DEADLINE_S)
@@ -353,7 +353,7 @@ class TellingShell(RecordingShell):
             threading.Event().wait()
 
 
-def run_telling_worker(settings: SourceSettings, told: Connection, output: Path) -> None:
+def run_telling_worker(settings: GroupSettings, told: Connection, output: Path) -> None:
     with output.open("wb") as file:
         os.dup2(file.fileno(), 1)
         run_worker(TellingShell(told), settings)
@@ -362,7 +362,7 @@ def run_telling_worker(settings: SourceSettings, told: Connection, output: Path)
 class WorkerProcess:
     """A worker in a process of its own, as the command runs it."""
 
-    def __init__(self, settings: SourceSettings, output: Path) -> None:
+    def __init__(self, settings: GroupSettings, output: Path) -> None:
         context = multiprocessing.get_context("spawn")
         self.heard, told = context.Pipe(duplex=False)
         self.output = output

@@ -8,14 +8,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from journal.errors import DeadlineError
 from streams.reading.app import serve
+from streams.reading.group_settings import GroupSettings
 from streams.reading.shell import WorkerShell
-from streams.reading.source import SourceSettings
 
 
 class BackgroundWorker:
     """A worker in a thread of this process."""
 
-    def __init__(self, shell: WorkerShell, settings: SourceSettings) -> None:
+    def __init__(self, shell: WorkerShell, settings: GroupSettings) -> None:
         self._shell = shell
         self._settings = settings
         self._loop = asyncio.new_event_loop()

@@ -16,7 +16,7 @@ from journal.load.loading import LoadCounts, LoadedUpdate
 from journal.process.clocks import wall_ms
 from journal.topics.made_and_checked import init_journal, open_journal
 from journal.v1.journal_pb2 import Mark, Operation
-from streams.reading.source import source_settings
+from streams.reading.group_settings import group_settings
 from streams.worker.service import make_worker
 from tests.support.background_worker import BackgroundWorker
 
@@ -45,7 +45,7 @@ def running_worker(settings: Settings) -> Iterator[BackgroundWorker]:
     identity = open_journal(kafka, settings, clock=time.monotonic, timeout_s=START_S).require_identity(settings.journal)
     slot = take_slot(settings.journal_directory, "worker")
     worker = BackgroundWorker(
-        make_worker(kafka, settings, identity, slot), source_settings(settings, slot.path.name, identity.shards)
+        make_worker(kafka, settings, identity, slot), group_settings(settings, slot.path.name, identity.shards)
     )
     worker.start(START_S)
     try:

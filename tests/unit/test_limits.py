@@ -14,7 +14,7 @@ from journal.limits import (
     VIRTUAL_SHARDS,
     Limits,
 )
-from streams.reading.source import FETCH_BYTES_MAX, FETCHED_BYTES_MAX, source_settings
+from streams.reading.group_settings import FETCH_BYTES_MAX, FETCHED_BYTES_MAX, group_settings
 
 
 def test_the_defaults_hold_together() -> None:
@@ -73,6 +73,6 @@ def test_what_is_gathered_and_fetched_is_bounded_for_all_shards_together(shards:
     limits = Limits()
     assert limits.checkpoint_bytes_of(shards) * shards <= limits.gathered_bytes_max
     assert limits.checkpoint_bytes_of(shards) <= limits.checkpoint_bytes_max
-    source = source_settings(load_settings(), "worker-0", shards)
-    assert 2 * source.fetch_bytes_max * shards <= FETCHED_BYTES_MAX
-    assert source.fetch_bytes_max <= FETCH_BYTES_MAX
+    group = group_settings(load_settings(), "worker-0", shards)
+    assert 2 * group.fetch_bytes_max * shards <= FETCHED_BYTES_MAX
+    assert group.fetch_bytes_max <= FETCH_BYTES_MAX

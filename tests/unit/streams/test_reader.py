@@ -34,10 +34,10 @@ from streams.agents.agents import in_daemon_thread
 from streams.reading import reader as module
 from streams.reading.app import Prepare
 from streams.reading.calls import Answering, CallsEnded, Channel
+from streams.reading.group_settings import GroupSettings, group_settings
 from streams.reading.reader import NICE, Reader, read_for_parent
 from streams.reading.records import Prepared
 from streams.reading.shell import WorkerShell
-from streams.reading.source import SourceSettings, source_settings
 from tests.support.build import JOURNAL, add, marker, wal
 
 pytestmark = pytest.mark.timeout(60)
@@ -533,7 +533,7 @@ def test_a_reader_is_of_its_parents_session_so_that_their_niceness_counts(worker
 
 # ---- the reader itself -------------------------------------------------------------------------------------------
 
-Serves = Callable[[WorkerShell, SourceSettings, Prepare], Awaitable[None]]
+Serves = Callable[[WorkerShell, GroupSettings, Prepare], Awaitable[None]]
 
 
 class Child:
@@ -560,7 +560,7 @@ class Child:
     def start(self, serves: Serves) -> Future[None]:
         async def serve(
             shell: WorkerShell,
-            settings: SourceSettings,
+            settings: GroupSettings,
             stop: asyncio.Event,
             started: Callable[[], None],
             prepare: Prepare,
@@ -613,13 +613,13 @@ def child(monkeypatch: pytest.MonkeyPatch) -> Iterator[Child]:
     made.close()
 
 
-async def nothing(shell: WorkerShell, settings: SourceSettings, prepare: Prepare) -> None: ...
+async def nothing(shell: WorkerShell, settings: GroupSettings, prepare: Prepare) -> None: ...
 
 
 def test_a_reader_reads_what_its_parent_has_told_it_and_says_when_it_is_done(child: Child) -> None:
-    found: list[SourceSettings] = []
+    found: list[GroupSettings] = []
 
-    async def serves(shell: WorkerShell, settings: SourceSettings, prepare: Prepare) -> None:
+    async def serves(shell: WorkerShell, settings: GroupSettings, prepare: Prepare) -> None:
         found.append(settings)
 
     reading = child.start(serves)
@@ -627,13 +627,13 @@ def test_a_reader_reads_what_its_parent_has_told_it_and_says_when_it_is_done(chi
     assert child.end_of() is None
     reading.result(LIMIT_S)
     (settings,) = found
-    assert settings == source_settings(SETTINGS, NAME, SHARDS)
+    assert settings == group_settings(SETTINGS, NAME, SHARDS)
     assert (settings.topic, settings.session_timeout_ms) == ("orders.wal", 2000)
     assert settings.client_id.endswith(".one.worker-3")
 
 
 def test_it_calls_its_parents_shell(child: Child) -> None:
-    async def serves(shell: WorkerShell, settings: SourceSettings, prepare: Prepare) -> None:
+    async def serves(shell: WorkerShell, settings: GroupSettings, prepare: Prepare) -> None:
         shell.assigned([1, 3])
         assert shell.tick() == 1.0
         shell.stop()
@@ -649,7 +649,7 @@ def test_it_calls_its_parents_shell(child: Child) -> None:
 
 @pytest.mark.parametrize("error", [KafkaRefusedError("not authorised"), KafkaUnavailableError("no broker")])
 def test_it_tells_its_parent_what_ended_it(child: Child, error: Exception) -> None:
-    async def serves(shell: WorkerShell, settings: SourceSettings, prepare: Prepare) -> None:
+    async def serves(shell: WorkerShell, settings: GroupSettings, prepare: Prepare) -> None:
         raise error
 
     reading = child.start(serves)
@@ -664,7 +664,7 @@ def test_frames_are_sorted_but_those_of_shards_that_want_them_as_they_are_and_wh
     garbage = (9, 1, b"garbage")
     found: list[Sequence[Prepared]] = []
 
-    async def serves(shell: WorkerShell, settings: SourceSettings, prepare: Prepare) -> None:
+    async def serves(shell: WorkerShell, settings: GroupSettings, prepare: Prepare) -> None:
         found.append(prepare(0, [*given, garbage]))
         shell.tick()
         found.append(prepare(0, given))
@@ -687,7 +687,7 @@ def test_a_frame_of_another_shard_is_none(child: Child) -> None:
     given = [(offset, stamp, each.SerializeToString()) for offset, stamp, each in wal([add(SHARDS)])]
     found: list[Sequence[Prepared]] = []
 
-    async def serves(shell: WorkerShell, settings: SourceSettings, prepare: Prepare) -> None:
+    async def serves(shell: WorkerShell, settings: GroupSettings, prepare: Prepare) -> None:
         found.append(prepare(1, given))
 
     reading = child.start(serves)
@@ -705,7 +705,7 @@ def test_one_whose_parent_is_gone_before_it_was_told_anything_ends(child: Child)
 
 
 def test_one_whose_parent_is_gone_calls_in_vain_and_ends_at_the_latest_after_a_while(child: Child) -> None:
-    async def serves(shell: WorkerShell, settings: SourceSettings, prepare: Prepare) -> None:
+    async def serves(shell: WorkerShell, settings: GroupSettings, prepare: Prepare) -> None:
         await asyncio.to_thread(shell.tick)
 
     reading = child.start(serves)
@@ -732,7 +732,7 @@ def test_a_parent_that_stands_still_is_gone_and_one_that_gives_signs_is_not(
         child.sign()
         return True
 
-    async def serves(shell: WorkerShell, settings: SourceSettings, prepare: Prepare) -> None:
+    async def serves(shell: WorkerShell, settings: GroupSettings, prepare: Prepare) -> None:
         await asyncio.to_thread(shell.tick)
 
     monkeypatch.setattr(module, "is_readable", signed)
