@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from journal.routing.outcomes import OnError, RefusedError
+from journal.routing.outcomes import OnError, UnfitError
 from journal.routing.parts import RouteConfig, SourceConfig
 from journal.routing.patterns import covers, overlaps, parse_pattern
 from journal.routing.templates import Template
 
 
-class Routing(Protocol):
+class RoutesAndSources(Protocol):
     """Routes and sources of one journal."""
 
     @property
@@ -24,21 +24,21 @@ class Routing(Protocol):
     def dead_letter_topic(self) -> str: ...
 
 
-def faults_of(config: Routing) -> list[str]:
+def faults_of(config: RoutesAndSources) -> list[str]:
     """What is wrong with them together."""
     return [*_names(config), *_dead_letters(config), *_overlapping(config), *_looping(config), *_sources(config)]
 
 
-def _all(config: Routing) -> list[RouteConfig | SourceConfig]:
+def _all(config: RoutesAndSources) -> list[RouteConfig | SourceConfig]:
     return [*config.routes, *config.sources]
 
 
-def _names(config: Routing) -> list[str]:
+def _names(config: RoutesAndSources) -> list[str]:
     names = [each.name for each in _all(config)]
     return [f"{name} is the name of two routes or sources" for name in sorted(set(names)) if names.count(name) > 1]
 
 
-def _dead_letters(config: Routing) -> list[str]:
+def _dead_letters(config: RoutesAndSources) -> list[str]:
     return [
         f"{each.name} has on_error dead-letter and no dead_letter_topic, nor has routing"
         for each in _all(config)
@@ -46,7 +46,7 @@ def _dead_letters(config: Routing) -> list[str]:
     ]
 
 
-def _overlapping(config: Routing) -> list[str]:
+def _overlapping(config: RoutesAndSources) -> list[str]:
     """Routes that no message comes to, and those that surely send some message into one topic twice."""
     faults = []
     for route in config.routes:
@@ -83,11 +83,11 @@ def _topic_for(topic: str, address: str) -> str:
     more than the address stays as it is."""
     try:
         return Template(topic).fill({"address": address}.get)
-    except RefusedError:
+    except UnfitError:
         return topic
 
 
-def _looping(config: Routing) -> list[str]:
+def _looping(config: RoutesAndSources) -> list[str]:
     faults = []
     for route in config.routes:
         pattern = parse_pattern(route.address)
@@ -115,7 +115,7 @@ def _into(source: SourceConfig, target: Template, pattern: Sequence[str]) -> str
     return sample if source.takes(sample) else ""
 
 
-def _sources(config: Routing) -> list[str]:
+def _sources(config: RoutesAndSources) -> list[str]:
     faults = []
     for at, later in enumerate(config.sources):
         for earlier in config.sources[:at]:

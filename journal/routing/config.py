@@ -5,10 +5,10 @@ from __future__ import annotations
 from pydantic import Field, model_validator
 
 from journal.routing.checks import faults_of
-from journal.routing.parts import OptionalTopic, Part, RouteConfig, SourceConfig
+from journal.routing.parts import OptionalTopic, RouteConfig, RoutingPart, SourceConfig
 
 
-class RoutingConfig(Part):
+class RoutingConfig(RoutingPart):
     """All routes and sources of a journal, in order."""
 
     routes: tuple[RouteConfig, ...] = ()

@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from journal.routing.headers import ERROR_PREFIX
-from journal.routing.outcomes import Header, OnError, Outgoing, PartitionRule, Reason, Refusal, RefusedError
+from journal.routing.outcomes import (
+    Header,
+    OnError,
+    OutgoingRecord,
+    PartitionRule,
+    Reason,
+    RouteRefusal,
+    UnfitError,
+)
 from journal.routing.partitions import MURMUR2
 
 _RULE = PartitionRule(MURMUR2)
 
 
 def refusal(
-    error: RefusedError,
+    error: UnfitError,
     *,
     route: str,
     topic: str,
@@ -23,12 +31,12 @@ def refusal(
     value: bytes | None,
     headers: Sequence[Header],
     bytes_max: int,
-) -> Refusal:
+) -> RouteRefusal:
     """By the policy. What is too large for the dead letter's topic too goes without its value, and then its headers."""
     if error.reason is Reason.RETURNED:  # meant so
         on_error = OnError.SKIP
     if on_error is not OnError.DEAD_LETTER:
-        return Refusal(route, topic, message, error.reason, error.detail, on_error)
+        return RouteRefusal(route, topic, message, error.reason, error.detail, on_error)
     why: list[Header] = [
         (ERROR_PREFIX + "reason", error.reason.value.encode()),
         (ERROR_PREFIX + "detail", error.detail.encode(errors="replace")),
@@ -41,8 +49,8 @@ def refusal(
         kept = [*kept, (ERROR_PREFIX + "without", b"value")]
     if record_bytes(key, value, kept) > bytes_max:
         key, kept = None, [*why, (ERROR_PREFIX + "without", b"value, key, headers")]
-    letter = Outgoing(route, dead_letter_topic, key, value, kept, _RULE, message)
-    return Refusal(route, topic, message, error.reason, error.detail, on_error, letter)
+    letter = OutgoingRecord(route, dead_letter_topic, key, value, kept, _RULE, message)
+    return RouteRefusal(route, topic, message, error.reason, error.detail, on_error, letter)
 
 
 RECORD_OVERHEAD_BYTES = 128

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from journal.errors import RowError
 from journal.process.kept import Kept
-from journal.routing.outcomes import Header, Reason, RefusedError
+from journal.routing.outcomes import Header, Reason, UnfitError
 from journal.routing.patterns import NamePatterns
 from journal.store.model import PRIORITY_DEFAULT, Value
 from journal.v1 import store_pb2 as pb
@@ -275,7 +275,7 @@ class TurnedBack(NamedTuple):
 
 
 def turned_back(headers: Iterable[Header], taken: Callable[[str], bool]) -> TurnedBack:
-    """What the Kafka headers that are `taken` say; the last of a name counts. Raises RefusedError for a bad value.
+    """What the Kafka headers that are `taken` say; the last of a name counts. Raises UnfitError for a bad value.
 
     The trail is taken always. Headers that are not of the convention are properties: text if they are text.
     """
@@ -285,7 +285,7 @@ def turned_back(headers: Iterable[Header], taken: Callable[[str], bool]) -> Turn
             hops = _decoded(name, "int", value or b"")
             assert isinstance(hops, int)
             if hops < 0:
-                raise RefusedError(Reason.BAD_HEADER, f"header {name} counts {hops}")
+                raise UnfitError(Reason.BAD_HEADER, f"header {name} counts {hops}")
             back.hops[name] = hops
         elif name == ORIGIN:
             back.headers[ORIGIN] = _decoded(name, "string", value or b"")
@@ -326,7 +326,7 @@ def _turn_back(name: str, value: bytes, back: TurnedBack) -> None:
 
 
 def header_value(name: str, value: bytes) -> Value:
-    """What a header of ours says. Raises RefusedError if it is not of its type."""
+    """What a header of ours says. Raises UnfitError if it is not of its type."""
     if is_hops(name):
         return _decoded(name, "int", value)
     for prefix in (_JMS, _HEADER, _PROPERTY):
@@ -345,6 +345,4 @@ def _decoded(name: str, kafka_type: str, value: bytes) -> Value:
     try:
         return _DECODERS[kafka_type or "bytes"](value)
     except (ValueError, struct.error) as error:
-        raise RefusedError(
-            Reason.BAD_HEADER, f"header {name} is {len(value)} bytes that say no {kafka_type}"
-        ) from error
+        raise UnfitError(Reason.BAD_HEADER, f"header {name} is {len(value)} bytes that say no {kafka_type}") from error

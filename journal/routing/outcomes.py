@@ -51,7 +51,7 @@ class PartitionRule(NamedTuple):
     fixed: int = -1
 
 
-class Request(NamedTuple):
+class ReplyRequest(NamedTuple):
     """A message that went out and asks for a reply."""
 
     correlation_id: str
@@ -59,7 +59,7 @@ class Request(NamedTuple):
     """Where the reply is to go."""
 
 
-class Outgoing(NamedTuple):
+class OutgoingRecord(NamedTuple):
     """A record to send."""
 
     route: str
@@ -70,10 +70,10 @@ class Outgoing(NamedTuple):
     rule: PartitionRule
     message: int
     """The message's id; of a source's record, its offset."""
-    request: Request | None = None
+    request: ReplyRequest | None = None
 
 
-class Refusal(NamedTuple):
+class RouteRefusal(NamedTuple):
     """A record that is not sent, or a message that is not added."""
 
     route: str
@@ -81,19 +81,19 @@ class Refusal(NamedTuple):
     topic: str
     """The target, or where the source's record is. Empty: not known."""
     message: int
-    """As `Outgoing.message`."""
+    """As `OutgoingRecord.message`."""
     reason: Reason
     detail: str
     on_error: OnError
-    dead_letter: Outgoing | None = None
+    dead_letter: OutgoingRecord | None = None
     """What to send instead, exactly if `on_error` is DEAD_LETTER."""
 
     def __str__(self) -> str:
         return f"{self.route}: {self.detail} ({self.reason.value})"
 
 
-class RefusedError(Exception):
-    """Raised inside routing by what cannot be converted or keyed; ends as a Refusal, never outside."""
+class UnfitError(Exception):
+    """Raised inside routing by what cannot be converted or keyed; ends as a RouteRefusal, never outside."""
 
     def __init__(self, reason: Reason, detail: str) -> None:
         self.detail = shortened(detail, DETAIL_CHARACTERS_MAX)
@@ -101,6 +101,6 @@ class RefusedError(Exception):
         self.reason = reason
 
 
-def unexpected(error: Exception) -> RefusedError:
+def unexpected(error: Exception) -> UnfitError:
     """The refusal that anything else comes to which a filter, template or conversion raises."""
-    return RefusedError(Reason.UNEXPECTED, f"{type(error).__name__}: {error}")
+    return UnfitError(Reason.UNEXPECTED, f"{type(error).__name__}: {error}")

@@ -9,7 +9,7 @@ import zlib
 
 from confluent_kafka import murmur2
 
-from journal.routing.outcomes import Outgoing, PartitionRule, Reason, RefusedError
+from journal.routing.outcomes import OutgoingRecord, PartitionRule, Reason, UnfitError
 
 MURMUR2, CRC32, MESSAGE_ID, FIXED = "murmur2", "crc32", "message-id", "partition"
 
@@ -24,14 +24,14 @@ def parse_rule(text: str) -> PartitionRule:
     raise ValueError(f"{text!r} is none of {MURMUR2}, {CRC32}, {MESSAGE_ID} and {FIXED}:N")
 
 
-def partition_of(record: Outgoing, partitions: int) -> int:
-    """The partition of a topic that has so many. Raises RefusedError for a fixed one that it has not."""
+def partition_of(record: OutgoingRecord, partitions: int) -> int:
+    """The partition of a topic that has so many. Raises UnfitError for a fixed one that it has not."""
     rule, key = record.rule, record.key
     if key is not None and rule.name == MURMUR2:
         return murmur2(key, partitions)
     if rule.name == FIXED:
         if rule.fixed >= partitions:
-            raise RefusedError(Reason.BAD_TOPIC, f"topic {record.topic} has no partition {rule.fixed}")
+            raise UnfitError(Reason.BAD_TOPIC, f"topic {record.topic} has no partition {rule.fixed}")
         return rule.fixed
     if key is None or rule.name == MESSAGE_ID:
         return record.message % partitions

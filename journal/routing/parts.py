@@ -133,11 +133,11 @@ OptionalTopic = Annotated[str, AfterValidator(_optional_topic)]
 Keys = Annotated[tuple[Annotated[str, AfterValidator(_keys)], ...], BeforeValidator(_one_or_more), Field(min_length=1)]
 
 
-class Part(BaseModel):
+class RoutingPart(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
 
-class TargetConfig(Part):
+class TargetConfig(RoutingPart):
     """Where a route sends a message, and as what."""
 
     topic: Annotated[str, AfterValidator(_topic_template)]
@@ -159,7 +159,7 @@ class TargetConfig(Part):
     """Empty: /kafka-journal/<journal>."""
 
 
-class RouteConfig(Part):
+class RouteConfig(RoutingPart):
     """Which messages go out, and where to."""
 
     name: Name
@@ -173,7 +173,7 @@ class RouteConfig(Part):
     """Empty: that of all routes."""
 
 
-class SourceConfig(Part):
+class SourceConfig(RoutingPart):
     """Which topics' records become messages, and of which address."""
 
     name: Name

@@ -16,7 +16,7 @@ from journal.routing import headers as convention
 from journal.routing.config import RoutingConfig
 from journal.routing.dead_letters import refusal
 from journal.routing.headers import TurnedBack, turned_back
-from journal.routing.outcomes import OnError, Reason, Refusal, RefusedError, unexpected
+from journal.routing.outcomes import OnError, Reason, RouteRefusal, UnfitError, unexpected
 from journal.routing.parts import SourceConfig, is_internal
 from journal.routing.patterns import NamePatterns
 from journal.routing.plain_records_in import PlainRecords
@@ -127,7 +127,7 @@ class Sources:
             return None
         return source.plain.encode(records, start, end, bytes_max, room)
 
-    def convert(self, record: SourceRecord) -> Message | Refusal:
+    def convert(self, record: SourceRecord) -> Message | RouteRefusal:
         """What a record becomes. Raises StateError for one of no source's topic."""
         topic = record.topic
         source = self._of_topic.get(topic) or self._source(topic)
@@ -135,14 +135,14 @@ class Sources:
             raise StateError(f"no source takes topic {record.topic}")
         try:
             return source.message(record)
-        except RefusedError as error:
+        except UnfitError as error:
             return source.refusal(error, record)
         except JournalError:
             raise  # of what knows who waits for a reply
         except Exception as error:  # noqa: BLE001  # one record of one source, whatever it is
             return source.refusal(unexpected(error), record)
 
-    def refuse(self, record: SourceRecord, error: RefusedError) -> Refusal:
+    def refuse(self, record: SourceRecord, error: UnfitError) -> RouteRefusal:
         """What becomes of a record whose message cannot be taken. Raises StateError for one of no source's topic."""
         source = self._source(record.topic)
         if source is None:
@@ -187,7 +187,7 @@ class _Source:
             return ""
         try:
             return self._address.fill({"topic": topic}.get)
-        except RefusedError:
+        except UnfitError:
             return ""
 
     def _property(self, name: str) -> tuple[str, Callable[[bytes], Value]] | None:
@@ -195,9 +195,9 @@ class _Source:
         return None if found is not None and found[0] == _DUPLICATE_ID else found
 
     def message(self, record: SourceRecord) -> Message:
-        """Raises RefusedError."""
+        """Raises UnfitError."""
         if record.headers is None:
-            raise RefusedError(Reason.BAD_HEADER, "the name of a header is no UTF-8, so none of them can be read")
+            raise UnfitError(Reason.BAD_HEADER, "the name of a header is no UTF-8, so none of them can be read")
         back = turned_back(record.headers, self._taken.__contains__)
         self._check_hops(back.hops)
         plain = {name: value for name, value in record.headers if value is not None}
@@ -234,9 +234,9 @@ class _Source:
 
     def _check_hops(self, hops: Mapping[str, int]) -> None:
         if hops.get(self._own_hops, 0):
-            raise RefusedError(Reason.RETURNED, "this journal sent it out")
+            raise UnfitError(Reason.RETURNED, "this journal sent it out")
         if (total := sum(hops.values())) > self._routing.hops_max:
-            raise RefusedError(Reason.HOPS, f"it went out {total} times: hops_max is {self._routing.hops_max}")
+            raise UnfitError(Reason.HOPS, f"it went out {total} times: hops_max is {self._routing.hops_max}")
 
     @staticmethod
     def _field(
@@ -244,7 +244,7 @@ class _Source:
     ) -> int:
         value = found.fields.get(name, back.fields.get(header, otherwise))
         if type(value) is not int or not 0 <= value <= highest:
-            raise RefusedError(Reason.BAD_HEADER, f"{header} is {value!r}, not an integer from 0 to {highest}")
+            raise UnfitError(Reason.BAD_HEADER, f"{header} is {value!r}, not an integer from 0 to {highest}")
         return value
 
     def _addressed(self, record: SourceRecord, message: Message) -> str:
@@ -264,7 +264,7 @@ class _Source:
 
         address = self._address.fill(lookup)
         if not address:
-            raise RefusedError(Reason.BAD_ADDRESS, f"template {self.config.address!r} gives no address")
+            raise UnfitError(Reason.BAD_ADDRESS, f"template {self.config.address!r} gives no address")
         return address
 
     def _asked_for(self, destination: str, correlation_id: Value | None) -> str:
@@ -272,10 +272,10 @@ class _Source:
         text = None if correlation_id is None else text_of(correlation_id)
         address = (None if text is None else self._replies(self.config.name, text)) or destination
         if not address:
-            raise RefusedError(Reason.NO_REQUEST, f"nobody waits for a reply with correlation id {text!r}")
+            raise UnfitError(Reason.NO_REQUEST, f"nobody waits for a reply with correlation id {text!r}")
         return _without_scheme(address)
 
-    def refusal(self, error: RefusedError, record: SourceRecord) -> Refusal:
+    def refusal(self, error: UnfitError, record: SourceRecord) -> RouteRefusal:
         topic = self._dead_letter_topic
         return refusal(
             error,

@@ -16,25 +16,25 @@ from journal.errors import ConfigError, RowError
 from journal.process.kept import KEPT_BYTES_MAX, Kept
 from journal.routing.config import RoutingConfig
 from journal.routing.headers import DESTINATION_HEADER, HeaderNames
-from journal.routing.outcomes import Header, Outgoing, Refusal, RefusedError, unexpected
+from journal.routing.outcomes import Header, OutgoingRecord, RouteRefusal, UnfitError, unexpected
 from journal.routing.parts import RouteConfig
 from journal.routing.patterns import matches, parse_pattern
 from journal.routing.quick import Quick, QuickHeaders
 from journal.routing.selector.selector import Selector
-from journal.routing.sending import Body, Context, Sending, parsed, trail_of
+from journal.routing.sending import Body, Context, MessageSending, parsed, trail_of
 from journal.routing.target import Target
-from journal.routing.view import MessageView
+from journal.routing.view import MessageFields
 from journal.v1 import store_pb2 as pb
 
-__all__ = ["Body", "Router", "Verdict"]
+__all__ = ["Body", "RouteVerdict", "Router"]
 
 _ADDRESS_TAG = 0x0A
 _SHORT = 0x80
 _NOTHING: tuple[()] = ()
-_Plain = Callable[[int, bytes, Quick], Outgoing | None]
+_Plain = Callable[[int, bytes, Quick], OutgoingRecord | None]
 
 
-class Verdict(NamedTuple):
+class RouteVerdict(NamedTuple):
     """What a route says of a message, for `routes test`."""
 
     route: str
@@ -63,10 +63,10 @@ class Router:
         trail, _ = trail_of(pb.Message(), journal)
         quick, replayed = QuickHeaders(names), bool(replay_of)
         self._context = Context(config, journal, own_topics, known, None, replayed, names, quick, trail)
-        self._routes = [_Route(route, self._context) for route in config.routes]
+        self._routes = [_ReadyRoute(route, self._context) for route in config.routes]
         if replay_of:
             self._routes = _up_to(replay_of, self._routes, journal)
-        self._of_address: Kept[bytes, tuple[Header, tuple[_Route, ...], _Plain | None]] = Kept(4 * KEPT_BYTES_MAX)
+        self._of_address: Kept[bytes, tuple[Header, tuple[_ReadyRoute, ...], _Plain | None]] = Kept(4 * KEPT_BYTES_MAX)
         """What names the address in Kafka, its routes, and what makes the only record that they send of most messages.
         """
 
@@ -76,7 +76,7 @@ class Router:
         router._context = self._context._replace(body=body)
         return router
 
-    def route(self, message_id: int, data: bytes) -> Sequence[Outgoing | Refusal]:
+    def route(self, message_id: int, data: bytes) -> Sequence[OutgoingRecord | RouteRefusal]:
         """What a message's routes send, in their order. `data` is its MESSAGE record's. Raises RowError."""
         # protobuf writes fields in order, and the address is the first of them
         if len(data) > 1 and data[0] == _ADDRESS_TAG and data[1] < _SHORT:
@@ -95,15 +95,15 @@ class Router:
                 return [outgoing]
         if not routes:
             return _NOTHING
-        sending = Sending(message_id, data, self._context)
-        out: list[Outgoing | Refusal] = []
+        sending = MessageSending(message_id, data, self._context)
+        out: list[OutgoingRecord | RouteRefusal] = []
         is_made = False
         for route in routes:
             fault = None
             try:
                 if route.selector is not None and not route.selects(sending):
                     continue
-            except RefusedError as error:
+            except UnfitError as error:
                 fault = error
             if not is_made:
                 sending.make(destination, end, quick)
@@ -117,10 +117,10 @@ class Router:
                 break
         return out
 
-    def explain(self, message_id: int, data: bytes) -> list[Verdict]:
+    def explain(self, message_id: int, data: bytes) -> list[RouteVerdict]:
         """What each route says of a message."""
-        view = MessageView(message_id, parsed(data))
-        verdicts: list[Verdict] = []
+        view = MessageFields(message_id, parsed(data))
+        verdicts: list[RouteVerdict] = []
         stopped = ""
         for route in self._routes:
             if stopped:
@@ -131,10 +131,10 @@ class Router:
                 value = True if route.selector is None else route.selector.value(view.value)
                 verdict = {True: "yes", False: "no: the filter is false", None: "no: the filter is unknown"}[value]
                 stopped = route.config.name if value and route.stop else ""
-            verdicts.append(Verdict(route.config.name, verdict))
+            verdicts.append(RouteVerdict(route.config.name, verdict))
         return verdicts
 
-    def _routes_of(self, address: bytes) -> tuple[Header, tuple[_Route, ...], _Plain | None]:
+    def _routes_of(self, address: bytes) -> tuple[Header, tuple[_ReadyRoute, ...], _Plain | None]:
         try:
             name = address.decode()
         except UnicodeDecodeError as error:
@@ -144,7 +144,7 @@ class Router:
         return self._of_address.keep(address, ((DESTINATION_HEADER, address), found, plain), len(address))
 
 
-class _Route:
+class _ReadyRoute:
     """A route, ready."""
 
     def __init__(self, config: RouteConfig, context: Context) -> None:
@@ -154,8 +154,8 @@ class _Route:
         self.stop = config.stop
         self.targets = [Target(target, config, context) for target in config.targets]
 
-    def selects(self, sending: Sending) -> bool:
-        """Whether its selector does. Raises RowError, and RefusedError if that cannot be told."""
+    def selects(self, sending: MessageSending) -> bool:
+        """Whether its selector does. Raises RowError, and UnfitError if that cannot be told."""
         assert self.selector is not None
         view = sending.view
         try:
@@ -172,7 +172,7 @@ class _Route:
         return only.plain if only is not None and only.is_plain else None
 
 
-def _up_to(name: str, routes: Sequence[_Route], journal: str) -> list[_Route]:
+def _up_to(name: str, routes: Sequence[_ReadyRoute], journal: str) -> list[_ReadyRoute]:
     """A route, and of those before it the ones that stop, without targets: they only keep messages from it."""
     for at, route in enumerate(routes):
         if route.config.name == name:

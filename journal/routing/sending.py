@@ -12,9 +12,9 @@ from journal.errors import RowError
 from journal.routing import headers as convention
 from journal.routing.config import RoutingConfig
 from journal.routing.headers import HeaderNames
-from journal.routing.outcomes import Header, Reason, RefusedError
+from journal.routing.outcomes import Header, Reason, UnfitError
 from journal.routing.quick import Quick, QuickHeaders
-from journal.routing.view import MessageView
+from journal.routing.view import MessageFields
 from journal.v1 import store_pb2 as pb
 
 _COUNT_MAX = 2**31 - 2
@@ -39,7 +39,7 @@ class Context(NamedTuple):
     """Of a message that has none yet."""
 
 
-class Sending:
+class MessageSending:
     """A message on its way to its targets: what they share is made once."""
 
     __slots__ = (
@@ -69,7 +69,7 @@ class Sending:
         self.size = len(data)
         self._data = data
         self._context = context
-        self._view: MessageView | None = None
+        self._view: MessageFields | None = None
         self._large_body: bytes | None = None
 
     def make(self, destination: Header, address_end: int, quick: Quick | None = None) -> None:
@@ -98,25 +98,25 @@ class Sending:
             raise RowError(f"a field of the message is no number of its size: {error}") from None
 
     @property
-    def view(self) -> MessageView:
+    def view(self) -> MessageFields:
         """The message, parsed. Raises RowError."""
         if self._view is None:
-            self._view = MessageView(self.message_id, parsed(self._data))
+            self._view = MessageFields(self.message_id, parsed(self._data))
         return self._view
 
     def body(self, bytes_max: int) -> bytes:
-        """Raises RefusedError for a large one that is too large for the target, or not to be had."""
+        """Raises UnfitError for a large one that is too large for the target, or not to be had."""
         if self.small_body is not None:
             return self.small_body
         message = self.view.message
         size = message.body_bytes
         if size > bytes_max:
-            raise RefusedError(Reason.TOO_LARGE, f"a body of {size} bytes, and the topic takes {bytes_max}")
+            raise UnfitError(Reason.TOO_LARGE, f"a body of {size} bytes, and the topic takes {bytes_max}")
         if self._large_body is None:
             read = self._context.body
             self._large_body = read(message.chunks) if read is not None else None
         if self._large_body is None:
-            raise RefusedError(Reason.NO_BODY, f"the large body of {size} bytes cannot be read")
+            raise UnfitError(Reason.NO_BODY, f"the large body of {size} bytes cannot be read")
         return self._large_body
 
 

@@ -5,12 +5,20 @@ from __future__ import annotations
 from journal.errors import ConfigError, JournalError
 from journal.routing import headers as convention
 from journal.routing.dead_letters import record_bytes, refusal
-from journal.routing.outcomes import Header, Outgoing, Reason, Refusal, RefusedError, Request, unexpected
+from journal.routing.outcomes import (
+    Header,
+    OutgoingRecord,
+    Reason,
+    ReplyRequest,
+    RouteRefusal,
+    UnfitError,
+    unexpected,
+)
 from journal.routing.partitions import parse_rule
 from journal.routing.parts import RouteConfig, TargetConfig, is_internal, is_topic, parse_key
 from journal.routing.patterns import NamePatterns
 from journal.routing.quick import Quick
-from journal.routing.sending import Context, Sending
+from journal.routing.sending import Context, MessageSending
 from journal.routing.templates import Template, text_of
 from journal.routing.values import EventFacts, converter
 from journal.routing.view import FIELDS
@@ -59,7 +67,7 @@ class Target:
             and not self._context.replayed
         )
 
-    def plain(self, message_id: int, data: bytes, quick: Quick) -> Outgoing | None:
+    def plain(self, message_id: int, data: bytes, quick: Quick) -> OutgoingRecord | None:
         """`outcome` of most messages; None: it has to be asked. Only if `is_plain`.
 
         Hot path: of a message there need be no more than what `quick` has.
@@ -80,26 +88,26 @@ class Target:
         if len(value) + _SMALL_FACTOR * len(data) + 4096 > bytes_max:
             return None
         trailed = headers + context.trail
-        return _new(Outgoing, (self._name, topic, key, value, trailed, self._rule, message_id, None))
+        return _new(OutgoingRecord, (self._name, topic, key, value, trailed, self._rule, message_id, None))
 
-    def outcome(self, sending: Sending) -> Outgoing | Refusal:
+    def outcome(self, sending: MessageSending) -> OutgoingRecord | RouteRefusal:
         topic = self._fixed or ""
         try:
             topic = topic or self._filled(sending)
             return self._record(topic, sending)
-        except RefusedError as error:
+        except UnfitError as error:
             return self.refusal(error, topic, sending)
         except JournalError:
             raise  # of what reads large bodies, or of the message itself
         except Exception as error:  # noqa: BLE001  # one message of one target, whatever it is
             return self.refusal(unexpected(error), topic, sending)
 
-    def _record(self, topic: str, sending: Sending) -> Outgoing:
+    def _record(self, topic: str, sending: MessageSending) -> OutgoingRecord:
         config = self._context.config
         if topic == sending.came_from:
-            raise RefusedError(Reason.RETURNED, f"it came from topic {topic}")
+            raise UnfitError(Reason.RETURNED, f"it came from topic {topic}")
         if sending.hops > config.hops_max:
-            raise RefusedError(Reason.HOPS, f"it has gone out {sending.hops - 1} times: hops_max is {config.hops_max}")
+            raise UnfitError(Reason.HOPS, f"it has gone out {sending.hops - 1} times: hops_max is {config.hops_max}")
         bytes_max = self._bytes_max(topic)
         value = sending.body(bytes_max)
         key = None
@@ -115,7 +123,7 @@ class Target:
         if self._context.names.may_be_cut:
             for name, _ in headers:
                 if "\0" in name:
-                    raise RefusedError(Reason.BAD_HEADER, f"header {name!r} has a NUL in its name, where Kafka ends it")
+                    raise UnfitError(Reason.BAD_HEADER, f"header {name!r} has a NUL in its name, where Kafka ends it")
         request = self._request(sending, headers) if self._config.reply_topic else None
         if self._convert is not None:
             value, further = self._convert(sending.message_id, sending.view.message, value)
@@ -123,16 +131,16 @@ class Target:
         if len(value) + _SMALL_FACTOR * sending.size + 4096 > bytes_max:
             size = record_bytes(key, value, headers)
             if size > bytes_max:
-                raise RefusedError(Reason.TOO_LARGE, f"a record of {size} bytes, and topic {topic} takes {bytes_max}")
-        return _new(Outgoing, (self._name, topic, key, value, headers, self._rule, sending.message_id, request))
+                raise UnfitError(Reason.TOO_LARGE, f"a record of {size} bytes, and topic {topic} takes {bytes_max}")
+        return _new(OutgoingRecord, (self._name, topic, key, value, headers, self._rule, sending.message_id, request))
 
-    def _filled(self, sending: Sending) -> str:
+    def _filled(self, sending: MessageSending) -> str:
         topic = self._topic.fill(sending.view.value)
         if not is_topic(topic) or is_internal(topic, self._context.own_topics):
-            raise RefusedError(Reason.BAD_TOPIC, f"{topic!r}, of template {self._topic.text!r}, is no topic for it")
+            raise UnfitError(Reason.BAD_TOPIC, f"{topic!r}, of template {self._topic.text!r}, is no topic for it")
         return topic
 
-    def _key(self, sending: Sending) -> bytes | None:
+    def _key(self, sending: MessageSending) -> bytes | None:
         for kind, of in self._keys:
             if kind == "message-id":
                 number = sending.message_id
@@ -148,9 +156,9 @@ class Target:
                 text = text_of(value) if self._text_keys else None
                 return text.encode() if text is not None else convention.encoded_value(value)
         names = " or ".join(of for kind, of in self._keys)
-        raise RefusedError(Reason.NO_KEY, f"the message has no header {names} for the key")
+        raise UnfitError(Reason.NO_KEY, f"the message has no header {names} for the key")
 
-    def _request(self, sending: Sending, headers: list[Header]) -> Request | None:
+    def _request(self, sending: MessageSending, headers: list[Header]) -> ReplyRequest | None:
         """With what a reply needs among the headers; None for a message that asks for none."""
         view = sending.view
         address = view.value(convention.REPLY_TO)
@@ -159,7 +167,7 @@ class Target:
         value = view.value(convention.CORRELATION_ID)
         correlation_id = str(view.id) if value is None else text_of(value)
         if correlation_id is None:
-            raise RefusedError(Reason.BAD_HEADER, f"{convention.CORRELATION_ID} is bytes that are no text")
+            raise UnfitError(Reason.BAD_HEADER, f"{convention.CORRELATION_ID} is bytes that are no text")
         asked = {
             f"jms.string.{convention.CORRELATION_ID}": correlation_id,
             f"jms.string.{convention.REPLY_TO}": address,
@@ -167,12 +175,12 @@ class Target:
         }
         headers[:] = [each for each in headers if each[0] not in asked]
         headers += [(name, text.encode()) for name, text in asked.items()]
-        return Request(correlation_id, address)
+        return ReplyRequest(correlation_id, address)
 
     def _bytes_max(self, topic: str) -> int:
         return self._context.bytes_max.get(topic, self._context.config.record_bytes_max)
 
-    def refusal(self, error: RefusedError, topic: str, sending: Sending) -> Refusal:
+    def refusal(self, error: UnfitError, topic: str, sending: MessageSending) -> RouteRefusal:
         """What becomes of a message that is not sent there."""
         headers = sending.headers + sending.trail
         return refusal(

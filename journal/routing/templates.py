@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from journal.routing.outcomes import Reason, RefusedError
+from journal.routing.outcomes import Reason, UnfitError
 from journal.routing.patterns import ANY, ONE, regex_of, regex_of_word
 from journal.store.model import Value
 
@@ -46,7 +46,7 @@ class Template:
         self.fixed = None if self.names else "".join(str(part) for part in self._parts)
 
     def fill(self, lookup: Lookup) -> str:
-        """The text for a message. Raises RefusedError."""
+        """The text for a message. Raises UnfitError."""
         if self.fixed is not None:
             return self.fixed
         return "".join(part if isinstance(part, str) else self._filled(*part, lookup) for part in self._parts)
@@ -66,15 +66,15 @@ class Template:
     def _filled(self, name: str, word: int | None, lookup: Lookup) -> str:
         value = lookup(name)
         if value is None:
-            raise RefusedError(Reason.NO_HEADER, f"template {self.text!r} names {name!r}, which the message has not")
+            raise UnfitError(Reason.NO_HEADER, f"template {self.text!r} names {name!r}, which the message has not")
         text = text_of(value)
         if text is None:
-            raise RefusedError(Reason.NO_HEADER, f"template {self.text!r} names {name!r}, which is no text")
+            raise UnfitError(Reason.NO_HEADER, f"template {self.text!r} names {name!r}, which is no text")
         if word is None:
             return text
         words = text.split(".")
         if not -len(words) <= word < len(words):
-            raise RefusedError(Reason.NO_HEADER, f"template {self.text!r} names word {word} of {text!r}")
+            raise UnfitError(Reason.NO_HEADER, f"template {self.text!r} names word {word} of {text!r}")
         return words[word]
 
 

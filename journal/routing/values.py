@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from journal.routing.headers import goes_out, property_value
-from journal.routing.outcomes import Header, Reason, RefusedError
+from journal.routing.outcomes import Header, Reason, UnfitError
 from journal.routing.patterns import NamePatterns
 from journal.store.model import Value
 from journal.v1 import store_pb2 as pb
@@ -30,7 +30,7 @@ class EventFacts(NamedTuple):
 
 
 Converter = Callable[[int, pb.Message, bytes], tuple[bytes, list[Header]]]
-"""Message id, message and body to a value and further headers. Raises RefusedError."""
+"""Message id, message and body to a value and further headers. Raises UnfitError."""
 
 
 def converter(conversion: str, kept: NamePatterns, event: EventFacts) -> Converter | None:
@@ -52,15 +52,15 @@ def _text(body: bytes) -> str:
     try:
         return body.decode()
     except UnicodeDecodeError as error:
-        raise RefusedError(Reason.NOT_TEXT, f"the body is no UTF-8 text: byte {error.start} of {len(body)}") from None
+        raise UnfitError(Reason.NOT_TEXT, f"the body is no UTF-8 text: byte {error.start} of {len(body)}") from None
 
 
 def parsed_json(text: str | bytes, what: str) -> Any:
-    """Raises RefusedError."""
+    """Raises UnfitError."""
     try:
         return json.loads(text if isinstance(text, str) else text.decode(), parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
-        raise RefusedError(Reason.NOT_JSON, f"{what} is no JSON: {error}") from None
+        raise UnfitError(Reason.NOT_JSON, f"{what} is no JSON: {error}") from None
 
 
 def _no_constant(name: str) -> None:
@@ -122,16 +122,16 @@ def of_text(value: bytes, headers: Mapping[str, bytes]) -> Enveloped:
 
 
 def of_envelope(value: bytes, headers: Mapping[str, bytes]) -> Enveloped:
-    """The envelope of the way out. Raises RefusedError."""
+    """The envelope of the way out. Raises UnfitError."""
     found = parsed_json(value, "the value")
     if not isinstance(found, dict) or ("body" in found) == ("body_base64" in found):
-        raise RefusedError(Reason.NOT_ENVELOPE, "the value is no envelope: an object with body or body_base64")
+        raise UnfitError(Reason.NOT_ENVELOPE, "the value is no envelope: an object with body or body_base64")
     places = {place: found.get(place, {}) for place in ("headers", "properties")}
     fields = {name: found[name] for name in ("priority", "timestamp", "expires", "due") if name in found}
     address = found.get("address", "")
     whole = all(type(value) is int for value in fields.values()) and isinstance(address, str) and _is_unicode(address)
     if not whole or not all(isinstance(place, dict) for place in places.values()):
-        raise RefusedError(Reason.NOT_ENVELOPE, "a part of the envelope is not of its type")
+        raise UnfitError(Reason.NOT_ENVELOPE, "a part of the envelope is not of its type")
     refused = Reason.NOT_ENVELOPE
     values = {place: {name: _of_json(name, each, refused) for name, each in places[place].items()} for place in places}
     body = _body_of(found, "body", "body_base64", refused)
@@ -140,7 +140,7 @@ def of_envelope(value: bytes, headers: Mapping[str, bytes]) -> Enveloped:
 
 def _of_json(name: str, value: object, refused: Reason) -> Value:
     if not _is_unicode(name):
-        raise RefusedError(refused, f"{name!r} of the value is no header's name")
+        raise UnfitError(refused, f"{name!r} of the value is no header's name")
     match value:
         case bool() | float() if math.isfinite(value):
             return value
@@ -152,7 +152,7 @@ def _of_json(name: str, value: object, refused: Reason) -> Value:
             return _base64(text, refused)
         case {"double": "nan" | "inf" | "-inf" as text, **rest} if not rest:
             return float(text)
-    raise RefusedError(refused, f"{name!r} of the value is no header's value")
+    raise UnfitError(refused, f"{name!r} of the value is no header's value")
 
 
 def _is_unicode(text: str) -> bool:
@@ -164,13 +164,13 @@ def _base64(text: str, refused: Reason) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise RefusedError(refused, f"what should be base64 is not: {error}") from None
+        raise UnfitError(refused, f"what should be base64 is not: {error}") from None
 
 
 def _body_of(found: Mapping[str, Any], text_name: str, binary_name: str, refused: Reason) -> bytes:
     value = found.get(text_name, found.get(binary_name))
     if not isinstance(value, str) or not _is_unicode(value):
-        raise RefusedError(refused, f"neither {text_name} nor {binary_name} is a text")
+        raise UnfitError(refused, f"neither {text_name} nor {binary_name} is a text")
     return value.encode() if text_name in found else _base64(value, refused)
 
 
@@ -222,17 +222,17 @@ def _structured(message_id: int, message: pb.Message, body: bytes, event: EventF
 def of_cloudevent(value: bytes, headers: Mapping[str, bytes]) -> Enveloped:
     """A CloudEvent in either mode; a structured one's attributes are as if they had been headers.
 
-    Raises RefusedError.
+    Raises UnfitError.
     """
     if not headers.get("content-type", b"").lower().startswith(CE_JSON.encode()):
         if b"" in (headers.get(f"ce_{name}", b"") for name in ("specversion", "id", "source", "type")):
-            raise RefusedError(Reason.NOT_CLOUDEVENT, f"neither content-type {CE_JSON} nor all ce_ headers")
+            raise UnfitError(Reason.NOT_CLOUDEVENT, f"neither content-type {CE_JSON} nor all ce_ headers")
         return Enveloped(value)
     found = parsed_json(value, "the event")
     if not isinstance(found, dict) or not all(
         isinstance(found.get(name), str) and found[name] for name in ("specversion", "id", "source", "type")
     ):
-        raise RefusedError(Reason.NOT_CLOUDEVENT, "the event lacks one of specversion, id, source and type")
+        raise UnfitError(Reason.NOT_CLOUDEVENT, "the event lacks one of specversion, id, source and type")
     # of CloudEvents' JSON format: an attribute that is null is not there; data may be JSON's null
     said = {name: each for name, each in found.items() if each is not None or name == "data"}
     attributes: dict[str, Value] = {
@@ -253,6 +253,6 @@ def _event_data(found: Mapping[str, Any]) -> bytes:
     try:
         return _dump(data)
     except UnicodeEncodeError:
-        raise RefusedError(Reason.NOT_TEXT, "the event's data has half a character") from None
+        raise UnfitError(Reason.NOT_TEXT, "the event's data has half a character") from None
     except (ValueError, RecursionError) as error:
-        raise RefusedError(Reason.NOT_CLOUDEVENT, f"the event's data cannot be written as JSON: {error}") from None
+        raise UnfitError(Reason.NOT_CLOUDEVENT, f"the event's data cannot be written as JSON: {error}") from None

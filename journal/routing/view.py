@@ -10,7 +10,7 @@ FIELDS = convention.OF_FIELDS | convention.OF_ORIGIN | {convention.ADDRESS, conv
 """Names of fields. They mean these alone: whoever sends a message chooses its headers and properties."""
 
 
-class MessageView:
+class MessageFields:
     """A stored message. A name is that of a field, or else of a header or a property."""
 
     __slots__ = ("_headers", "_properties", "id", "message")
@@ -38,7 +38,7 @@ class MessageView:
 
 
 def value_of(message: Message, name: str) -> Value | None:
-    """As of a `MessageView`, for a message that has no id yet."""
+    """As of a `MessageFields`, for a message that has no id yet."""
     if name in FIELDS:
         return field_of(message, name)
     return message.headers.get(name, message.properties.get(name))

@@ -15,14 +15,14 @@ from journal.errors import InvalidOperationError, MessageMissingError, MessageTo
 from journal.kafka.ports import Sent
 from journal.limits import Limits
 from journal.routing.config import RoutingConfig
-from journal.routing.outcomes import OnError, Outgoing, Reason, Refusal, RefusedError
+from journal.routing.outcomes import OnError, OutgoingRecord, Reason, RouteRefusal, UnfitError
 from journal.routing.parts import SourceConfig
 from journal.routing.record_in import Sources, dead_letter_topic_of
 from journal.routing.source_record import SourceRecord
 from journal.sources.filters import Filters
 from journal.sources.letters import Letter, LetterTopics, letter_bytes
 from journal.sources.requests import Waiting, unanswered
-from journal.sources.stops import Place
+from journal.sources.stops import RecordPlace
 from journal.store.incoming import Incoming, PlainRun
 from journal.store.model import Message
 from journal.store.operations.take_in import Settles
@@ -35,7 +35,7 @@ _OVERDUE_MAX = 100
 
 
 @dataclass(slots=True)
-class Counts:
+class SourceCounts:
     """What a batch means for one source."""
 
     records: int = 0
@@ -52,7 +52,7 @@ class Counts:
 
 
 @dataclass(slots=True)
-class Batch:
+class SourceBatch:
     """Records of several sources, up to where one of them stops."""
 
     messages: list[Incoming | PlainRun] = field(default_factory=list)
@@ -64,10 +64,10 @@ class Batch:
     settles: list[Settles] = field(default_factory=list)
     """Requests that its replies answer, or that are given up."""
     offsets: dict[Partition, int] = field(default_factory=dict)
-    counts: dict[str, Counts] = field(default_factory=dict)
+    counts: dict[str, SourceCounts] = field(default_factory=dict)
     stopped: dict[str, str] = field(default_factory=dict)
     """Sources that a record stops, and why: it and what follows is not in the batch."""
-    stopped_at: dict[str, Place] = field(default_factory=dict)
+    stopped_at: dict[str, RecordPlace] = field(default_factory=dict)
     """Those records."""
     left: Sequence[SourceRecord] = ()
     """Records for the next batch: this one is large enough."""
@@ -107,14 +107,14 @@ class Converter:
         """Whether requests may be waiting for these: then the batch before them must have landed."""
         return bool(self._waiting) and any(self._source_of(record.topic).replies for record in records)
 
-    def batch(self, records: Sequence[SourceRecord], records_max: int, letters_max: int) -> Batch:
+    def batch(self, records: Sequence[SourceRecord], records_max: int, letters_max: int) -> SourceBatch:
         """What these become; `left` of them what would make it too large. Raises DeadlineError."""
-        batch, size = Batch(), 0
+        batch, size = SourceBatch(), 0
         replies = self.has_replies(records)
         if replies:
             batch.stopped |= self._waiting.look(self._request_s)
         self._bad_addresses = {}
-        converted: list[tuple[int, PlainRun | Message | Refusal]] = []
+        converted: list[tuple[int, PlainRun | Message | RouteRefusal]] = []
         answered: dict[int, Settles] = {}
         place, end = 0, min(len(records), records_max)
         while place < end and size <= self._batch_bytes:
@@ -136,7 +136,7 @@ class Converter:
             place += 1
             size += len(record.value or b"")
         self._bad_addresses = self._filters.unreachable(
-            {each.address for _, each in converted if not isinstance(each, Refusal)}
+            {each.address for _, each in converted if not isinstance(each, RouteRefusal)}
         )
         batch.left = records[place:]
         for start, each in converted:
@@ -151,9 +151,9 @@ class Converter:
                 break
         return batch
 
-    def refused(self, records: Sequence[SourceRecord], error: RefusedError) -> Batch:
+    def refused(self, records: Sequence[SourceRecord], error: UnfitError) -> SourceBatch:
         """The first of these alone, as its source's policy wants it, although it could be converted."""
-        batch = Batch(left=records[1:])
+        batch = SourceBatch(left=records[1:])
         self._add(batch, records[0], self._sources.refuse(records[0], error), None, 1)
         return batch
 
@@ -164,13 +164,15 @@ class Converter:
         self._waiting.look(self._request_s)
         return self._waiting.late_since()
 
-    def overdue(self, name: str, now_ms: float, offsets: Mapping[Partition, int], letters_max: int) -> Batch | None:
+    def overdue(
+        self, name: str, now_ms: float, offsets: Mapping[Partition, int], letters_max: int
+    ) -> SourceBatch | None:
         """A source's requests that had waited too long at a moment, given up; None: there are none (left).
 
         `offsets` are committed once more: a batch has some. Raises DeadlineError.
         """
         self._waiting.look(self._request_s)
-        batch, size = Batch(offsets=dict(offsets)), 0
+        batch, size = SourceBatch(offsets=dict(offsets)), 0
         for requests, request in self._waiting.overdue(name, self._overdue_max, now_ms):
             if size > self._batch_bytes:
                 break
@@ -190,12 +192,12 @@ class Converter:
                 break
             size += len(message.body)
             batch.settles.append(requests.settles(request, expired=True))
-            counts = batch.counts.setdefault(name, Counts())
+            counts = batch.counts.setdefault(name, SourceCounts())
             counts.refused[given_up.reason] += 1
             counts.dead_letters += 1
         return batch if batch.settles or batch.stopped else None
 
-    def _add_run(self, batch: Batch, records: Sequence[SourceRecord], run: PlainRun, letters_max: int) -> int:
+    def _add_run(self, batch: SourceBatch, records: Sequence[SourceRecord], run: PlainRun, letters_max: int) -> int:
         """For how many of these records, which have become the run, there was room as of `_add`."""
         last = records[-1]
         source = self._source_of(last.topic)
@@ -212,7 +214,7 @@ class Converter:
             before.timestamps.extend(run.timestamps)
         else:
             batch.messages.append(run)
-        counts = batch.counts.setdefault(source.name, Counts())
+        counts = batch.counts.setdefault(source.name, SourceCounts())
         counts.messages += len(records)
         counts.records += len(records)
         counts.has_one_of(min(run.timestamps) or min(filter(None, run.timestamps), default=0))
@@ -221,9 +223,9 @@ class Converter:
 
     def _add(
         self,
-        batch: Batch,
+        batch: SourceBatch,
         record: SourceRecord,
-        one: Incoming | Message | Refusal,
+        one: Incoming | Message | RouteRefusal,
         settles: Settles | None,
         letters_max: int,
     ) -> bool:
@@ -232,14 +234,14 @@ class Converter:
         if source.name in batch.stopped:
             return True
         incoming = None
-        if not isinstance(one, Refusal):
+        if not isinstance(one, RouteRefusal):
             try:
                 incoming = self._incoming(one)
-            except RefusedError as error:
+            except UnfitError as error:
                 one = self._sources.refuse(record, error)
-        refused = one if isinstance(one, Refusal) else None
+        refused = one if isinstance(one, RouteRefusal) else None
         if refused is not None:
-            where = Place(record.topic, record.partition, record.offset)
+            where = RecordPlace(record.topic, record.partition, record.offset)
             letter, fault = refused.dead_letter, ""
             if refused.on_error is OnError.FAIL:
                 fault = "see on_error"
@@ -252,7 +254,7 @@ class Converter:
                 batch.stopped[source.name] = f"{where}: {refused.detail} ({refused.reason.value}): {fault}"
                 batch.stopped_at[source.name] = where
                 return True
-        counts = batch.counts.setdefault(source.name, Counts())
+        counts = batch.counts.setdefault(source.name, SourceCounts())
         if incoming is not None:
             batch.messages.append(incoming)
             counts.messages += 1
@@ -275,22 +277,28 @@ class Converter:
         return source
 
     def _incoming(self, one: Incoming | Message) -> Incoming:
-        """Raises RefusedError for what the store would not take."""
+        """Raises UnfitError for what the store would not take."""
         bad = self._bad_addresses.get(one.address)
         if bad is not None:
-            raise RefusedError(Reason.BAD_ADDRESS, bad)
+            raise UnfitError(Reason.BAD_ADDRESS, bad)
         if isinstance(one, Message):
             try:
                 one = self._store.incoming(one)
             except (MessageTooLargeError, InvalidOperationError) as error:
-                raise RefusedError(Reason.TOO_LARGE, str(error)) from error
+                raise UnfitError(Reason.TOO_LARGE, str(error)) from error
         if len(one.data) > self._data_bytes_max:
             size, most = len(one.data), self._data_bytes_max
-            raise RefusedError(Reason.TOO_LARGE, f"headers and properties of {size} bytes, and one record takes {most}")
+            raise UnfitError(Reason.TOO_LARGE, f"headers and properties of {size} bytes, and one record takes {most}")
         return one
 
     def _put_aside(
-        self, batch: Batch, source: SourceConfig, letter: Outgoing, size: int, place: Place | None, letters_max: int
+        self,
+        batch: SourceBatch,
+        source: SourceConfig,
+        letter: OutgoingRecord,
+        size: int,
+        place: RecordPlace | None,
+        letters_max: int,
     ) -> bool:
         """Send a dead letter with the batch; False if it is one too many for it."""
         sent = self.letters.sent(letter)

@@ -22,7 +22,7 @@ Ids = Mapping[str, str]
 """Topic ids by topic name."""
 
 
-class Rows(Protocol):
+class BeginningRows(Protocol):
     """What is kept; the control rows, or a test's."""
 
     def read(self) -> Mapping[str, Ids | None]:
@@ -33,7 +33,7 @@ class Rows(Protocol):
 
 
 class ControlBeginnings:
-    """`Rows` in the control partition."""
+    """`BeginningRows` in the control partition."""
 
     def __init__(self, kafka: Kafka, journal: str, timeout_s: float) -> None:
         self._kafka = kafka
@@ -60,7 +60,7 @@ class ControlBeginnings:
 class Beginnings:
     """The rows as this activation knows them: only the active node writes them. Used by the sources' thread."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: BeginningRows) -> None:
         self._rows = rows
         self._known: dict[str, Ids | None] | None = None
 

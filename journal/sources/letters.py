@@ -11,10 +11,10 @@ from journal.config import Settings
 from journal.errors import KafkaRefusedError
 from journal.kafka.ports import Cluster, Sent, TopicState
 from journal.routing.dead_letters import record_bytes
-from journal.routing.outcomes import Outgoing
+from journal.routing.outcomes import OutgoingRecord
 from journal.routing.partitions import partition_of
 from journal.routing.record_in import dead_letter_topic_of, has_dead_letters
-from journal.sources.stops import Place
+from journal.sources.stops import RecordPlace
 from journal.topics.foreign import fault_of_topic, hidden_topic
 
 
@@ -25,7 +25,7 @@ class Letter(NamedTuple):
     topic: str
     what: str
     """For people: the record's place, or the request."""
-    place: Place | None
+    place: RecordPlace | None
     """Of a record."""
 
 
@@ -41,7 +41,7 @@ class LetterTopics:
         """The largest letter that topics and the journal's writer take; changes where it stands."""
         self.faults: dict[str, str] = {}
         """Topics to which nothing can be sent, and why."""
-        self.refused: dict[Place, str] = {}
+        self.refused: dict[RecordPlace, str] = {}
         """Records whose dead letters Kafka has refused, and what to say of them: their sources are to stop there."""
 
     def look(self, cluster: Cluster, timeout_s: float) -> set[str]:
@@ -63,12 +63,12 @@ class LetterTopics:
             self.refused.clear()
         return changed
 
-    def sent(self, letter: Outgoing) -> Sent:
+    def sent(self, letter: OutgoingRecord) -> Sent:
         """The letter as it is produced, for a topic without a fault."""
         place = partition_of(letter, self._states[letter.topic].partitions)
         return Sent(letter.topic, place, letter.key, letter.value, letter.headers)
 
-    def fault_of(self, letter: Outgoing, size: int) -> str:
+    def fault_of(self, letter: OutgoingRecord, size: int) -> str:
         """Why a letter of that size cannot be sent; empty: it can."""
         topic = letter.topic
         if fault := self.faults.get(topic):
@@ -89,6 +89,6 @@ class LetterTopics:
         return state, fault_of_topic(self._settings, topic, state, "dead-letter topic")
 
 
-def letter_bytes(letter: Outgoing) -> int:
+def letter_bytes(letter: OutgoingRecord) -> int:
     """What a letter takes of its topic's limit."""
     return record_bytes(letter.key, letter.value, letter.headers)

@@ -25,8 +25,8 @@ from journal.routing.config import RoutingConfig
 from journal.routing.parts import SourceConfig
 from journal.routing.record_in import Sources
 from journal.routing.source_record import SourceRecord
-from journal.sources.batch import Batch, Converter
-from journal.sources.beginnings import Beginnings, Rows, row_unreadable
+from journal.sources.batch import Converter, SourceBatch
+from journal.sources.beginnings import BeginningRows, Beginnings, row_unreadable
 from journal.sources.consumer import SourceConsumer
 from journal.sources.identities import TopicIds, made_anew
 from journal.sources.lags import asked_lag, known_lag
@@ -35,8 +35,8 @@ from journal.sources.positions import Partition, Positions, positions_of
 from journal.sources.renewal import COMMIT_AGAIN_S, Renewal
 from journal.sources.starts import start_of
 from journal.sources.status import SourcesStatus
-from journal.sources.stops import Place, Resumption, Stops
-from journal.sources.taking import Again, Flight, Taking
+from journal.sources.stops import RecordPlace, Resumption, Stops
+from journal.sources.taking import Again, BatchUnderWay, SourceTaking
 from journal.store.operations.take_in import Takes
 from journal.store.store import MessageStore
 from journal.words import shortened
@@ -78,7 +78,7 @@ class SourcesLoop:
         cluster: Callable[[], Cluster],
         status: SourcesStatus,
         stops: Stops,
-        beginnings: Rows,
+        beginnings: BeginningRows,
     ) -> None:
         self._config = config
         self._routing = routing
@@ -91,7 +91,7 @@ class SourcesLoop:
         self._stops = stops
         self._ids = TopicIds()
         self._beginnings = Beginnings(beginnings)
-        self._taking = Taking(
+        self._taking = SourceTaking(
             store,
             takes,
             converter,
@@ -111,7 +111,7 @@ class SourcesLoop:
         """Sources that have been consumed."""
         self._patience = Patience(converter, self._taking)
         self._renewal = Renewal(self._taking, config.commit_again_s)
-        self._flight: Flight | None = None
+        self._flight: BatchUnderWay | None = None
 
     def stop(self) -> None:
         """End soon. What is on its way is committed or not; the offsets say which."""
@@ -218,7 +218,7 @@ class SourcesLoop:
             try:
                 begun = {part: start_of(consumer, part, start, request_s) for part, start in starts.items()}
                 self._require_same(cluster, {topic for topic, _ in begun})
-                self._taking.land(self._taking.submit(Batch(offsets=begun)))
+                self._taking.land(self._taking.submit(SourceBatch(offsets=begun)))
             except OperatingError as error:
                 topics = ", ".join(sorted({topic for topic, _ in starts}))
                 found.stopped[name] = f"where it begins in {topics} cannot be committed: {error}"
@@ -299,7 +299,7 @@ class SourcesLoop:
         if flight is not None:
             self._taking.land(flight)
 
-    def _stop_sources(self, reasons: Mapping[str, str], places: Mapping[str, Place]) -> NoReturn:
+    def _stop_sources(self, reasons: Mapping[str, str], places: Mapping[str, RecordPlace]) -> NoReturn:
         """Go on without these sources, once everything before is committed: a skip must pass over one record alone.
 
         Raises Again, NotTakenInError.
@@ -319,7 +319,7 @@ class SourcesLoop:
                 raise Again
             committed = cluster.stable_offsets(self._config.group, [partition], self._config.request_s)
             if committed.get(partition, 0) <= offset:
-                self._taking.land(self._taking.submit(Batch(offsets={partition: offset + 1})))
+                self._taking.land(self._taking.submit(SourceBatch(offsets={partition: offset + 1})))
         self._beginnings.forget(asked.source)
         void = self._stops.granted(asked)
         log.warning("%s", asked)

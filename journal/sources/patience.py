@@ -10,7 +10,7 @@ from journal.errors import OperatingError
 from journal.sources.batch import Converter
 from journal.sources.consumer import SourceConsumer
 from journal.sources.positions import Partition
-from journal.sources.taking import Taking
+from journal.sources.taking import SourceTaking
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class _Ends(NamedTuple):
 class Patience:
     """Used by the sources' thread."""
 
-    def __init__(self, converter: Converter, taking: Taking) -> None:
+    def __init__(self, converter: Converter, taking: SourceTaking) -> None:
         self._converter = converter
         self._taking = taking
         self._ends: dict[str, _Ends] = {}

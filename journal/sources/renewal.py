@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 
 from journal.errors import NotTakenInError
 from journal.kafka.ports import Position
-from journal.sources.batch import Batch
+from journal.sources.batch import SourceBatch
 from journal.sources.positions import Partition
-from journal.sources.taking import Taking
+from journal.sources.taking import SourceTaking
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ _COMMIT_SOONER_S = 600.0
 class Renewal:
     """Used by the sources' thread. Nothing depends on it."""
 
-    def __init__(self, taking: Taking, every_s: float) -> None:
+    def __init__(self, taking: SourceTaking, every_s: float) -> None:
         self._taking = taking
         self._every_s = every_s
         self._due_at = 0.0
@@ -46,7 +46,7 @@ class Renewal:
             offsets = {partition: position.offset for partition, position in positions.items()}
             ids = {partition: position.topic_id for partition, position in positions.items()}
             try:
-                self._taking.land(self._taking.submit(Batch(offsets=offsets), ids))
+                self._taking.land(self._taking.submit(SourceBatch(offsets=offsets), ids))
             except NotTakenInError as error:
                 log.warning("the offsets of source %s cannot be committed again now: %s", name, error)
                 refused += 1

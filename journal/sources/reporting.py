@@ -23,7 +23,7 @@ REPORT_EVERY_S = 2.0
 _END_S = 5.0
 
 
-class Reporter:
+class SourcesReporter:
     """Reports what has changed, in a thread of its own. Nothing depends on a report."""
 
     def __init__(self, kafka: Kafka, journal: str, node: str, status: Callable[[], dict[str, Any]], timeout_s: float):

@@ -15,7 +15,7 @@ from journal.errors import MessageMissingError, QueueMissingError
 from journal.routing import headers as convention
 from journal.routing.dead_letters import refusal
 from journal.routing.headers import HeaderNames
-from journal.routing.outcomes import Reason, Refusal, RefusedError
+from journal.routing.outcomes import Reason, RouteRefusal, UnfitError
 from journal.routing.parts import SourceConfig
 from journal.routing.record_in import policy_of
 from journal.routing.templates import text_of
@@ -33,7 +33,7 @@ _WAITING = (ReferenceState.READY, ReferenceState.SCHEDULED)
 """What somebody holds is theirs."""
 
 
-class Request(NamedTuple):
+class WaitingRequest(NamedTuple):
     """A message that waits for a reply. `since` is ms since 1970."""
 
     message: int
@@ -42,16 +42,16 @@ class Request(NamedTuple):
     since: int
 
 
-class Requests:
+class WaitingRequests:
     """Those of one source. Used by the sources' thread."""
 
     def __init__(self, store: MessageStore, source: SourceConfig, clock_ms: Callable[[], float]) -> None:
         self.source = source
         self._store = store
         self._clock_ms = clock_ms
-        self._seen: dict[int, Request | None] = {}
+        self._seen: dict[int, WaitingRequest | None] = {}
         """Messages of the queue; None: it asks for no reply."""
-        self._waiting: dict[str, Request] = {}
+        self._waiting: dict[str, WaitingRequest] = {}
 
     def look(self) -> str:
         """See what waits now; why that cannot be seen, or empty. Raises JournalError."""
@@ -76,7 +76,7 @@ class Requests:
                 self._waiting.setdefault(request.correlation_id, request)
         return ""
 
-    def _read(self, message_id: int) -> Request | None:
+    def _read(self, message_id: int) -> WaitingRequest | None:
         try:
             message = self._store.message(message_id, body=False)
         except MessageMissingError:
@@ -89,19 +89,19 @@ class Requests:
         correlation_id = str(message_id) if own is None else text_of(own)
         if correlation_id is None:
             return None
-        return Request(message_id, correlation_id, address, message.timestamp or int(self._clock_ms()))
+        return WaitingRequest(message_id, correlation_id, address, message.timestamp or int(self._clock_ms()))
 
-    def get(self, correlation_id: str) -> Request | None:
+    def get(self, correlation_id: str) -> WaitingRequest | None:
         """What waits for a reply with it, as of the last look."""
         return self._waiting.get(correlation_id)
 
-    def overdue(self, limit: int, now_ms: float) -> list[Request]:
+    def overdue(self, limit: int, now_ms: float) -> list[WaitingRequest]:
         """Those that had waited too long at a moment, as of the last look. `now_ms` is ms since 1970."""
         until = now_ms - self.source.reply_timeout_ms
         late = [request for request in self._seen.values() if request is not None and request.since < until]
         return late[:limit]
 
-    def settles(self, request: Request, *, expired: bool = False) -> Settles:
+    def settles(self, request: WaitingRequest, *, expired: bool = False) -> Settles:
         return Settles(request.message, self.source.requests, expired)
 
 
@@ -111,7 +111,9 @@ class Waiting:
     def __init__(self, store: MessageStore, sources: Sequence[SourceConfig], clock_ms: Callable[[], float]) -> None:
         self._store = store
         self._clock_ms = clock_ms
-        self._of_sources = {source.name: Requests(store, source, clock_ms) for source in sources if source.requests}
+        self._of_sources = {
+            source.name: WaitingRequests(store, source, clock_ms) for source in sources if source.requests
+        }
 
     def __bool__(self) -> bool:
         return bool(self._of_sources)
@@ -148,7 +150,7 @@ class Waiting:
             if requests.overdue(1, now_ms := self._clock_ms())
         }
 
-    def overdue(self, source: str, limit: int, now_ms: float) -> list[tuple[Requests, Request]]:
+    def overdue(self, source: str, limit: int, now_ms: float) -> list[tuple[WaitingRequests, WaitingRequest]]:
         """A source's requests that had waited too long at a moment."""
         requests = self._of_sources[source]
         return [(requests, request) for request in requests.overdue(limit, now_ms)]
@@ -156,12 +158,12 @@ class Waiting:
 
 def unanswered(
     source: SourceConfig, message_id: int, message: Message, dead_letter_topic: str, bytes_max: int
-) -> Refusal:
+) -> RouteRefusal:
     """What becomes of a request that has waited too long."""
     stored = pb.Message.FromString(encode_message(message))
     detail = f"no reply has come in {source.reply_timeout_ms / 1000:g} s (reply_timeout_ms)"
     return refusal(
-        RefusedError(Reason.NO_REPLY, detail),
+        UnfitError(Reason.NO_REPLY, detail),
         route=source.name,
         topic="",
         message=message_id,

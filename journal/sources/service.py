@@ -28,7 +28,7 @@ from journal.sources.filters import Filters
 from journal.sources.identities import require_none_outlived
 from journal.sources.letters import LetterTopics
 from journal.sources.loop import LoopConfig, SourcesLoop
-from journal.sources.reporting import Reporter
+from journal.sources.reporting import SourcesReporter
 from journal.sources.requests import Waiting
 from journal.sources.status import SourcesStatus, SourceStatus
 from journal.sources.stops import Stops
@@ -85,7 +85,7 @@ class SourcesService:
         self._status = SourcesStatus({source.name: SourceStatus(source.name) for source in routing.sources})
         self._stops = Stops()
         self._loop = self._make_loop()
-        self._reporter = Reporter(
+        self._reporter = SourcesReporter(
             kafka_of(settings), settings.journal, settings.node, self.status, settings.request_timeout_ms / 1000
         )
         self._thread = threading.Thread(target=self._run, name="kafka-journal-sources", daemon=True)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from journal.errors import InvalidOperationError
 
 
-class Place(NamedTuple):
+class RecordPlace(NamedTuple):
     """A record of a source."""
 
     topic: str
@@ -24,7 +24,7 @@ class Resumption(NamedTuple):
     """What an operator asks for: that a source goes on, and whether without the record that has stopped it."""
 
     source: str
-    skip: Place | None
+    skip: RecordPlace | None
 
     def __str__(self) -> str:
         return f"source {self.source} goes on{f' without {self.skip}' if self.skip else ''}"
@@ -36,10 +36,10 @@ class Stops:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._reasons: dict[str, str] = {}
-        self._places: dict[str, Place] = {}
+        self._places: dict[str, RecordPlace] = {}
         self._asked: list[Resumption] = []
 
-    def add(self, reasons: Mapping[str, str], places: Mapping[str, Place]) -> None:
+    def add(self, reasons: Mapping[str, str], places: Mapping[str, RecordPlace]) -> None:
         """Stop sources; `places` has the records that did it, of those that a record stopped."""
         with self._lock:
             self._reasons.update(reasons)

@@ -26,9 +26,9 @@ from journal.errors import (
     QueueMissingError,
 )
 from journal.kafka.ports import Consumed
-from journal.routing.outcomes import Reason, RefusedError
+from journal.routing.outcomes import Reason, UnfitError
 from journal.routing.source_record import SourceRecord
-from journal.sources.batch import Batch, Converter
+from journal.sources.batch import Converter, SourceBatch
 from journal.sources.identities import TopicIds
 from journal.sources.letters import Letter
 from journal.sources.positions import Partition
@@ -44,10 +44,10 @@ _LOOK_S = 0.2
 """How soon a wait notices that it is to end."""
 
 
-class Flight(NamedTuple):
+class BatchUnderWay(NamedTuple):
     """A batch on its way into the journal."""
 
-    batch: Batch
+    batch: SourceBatch
     taken: TakenIn
 
 
@@ -55,7 +55,7 @@ class Again(Exception):
     """Raised inside, to begin again at the committed offsets: nothing is wrong."""
 
 
-class Taking:
+class SourceTaking:
     """Used by the sources' thread. Raises Again when `stop` is set."""
 
     def __init__(
@@ -87,15 +87,15 @@ class Taking:
 
     # ---- batches ---------------------------------------------------------------------------------------------------
 
-    def batch(self, records: Sequence[SourceRecord]) -> Batch:
+    def batch(self, records: Sequence[SourceRecord]) -> SourceBatch:
         """What as many of these become as go into one batch. Raises DeadlineError."""
         return self._converter.batch(records, self._sizing.records_max, self._sizing.letters_max)
 
-    def overdue(self, source: str, now_ms: float, offsets: Mapping[Partition, int]) -> Batch | None:
+    def overdue(self, source: str, now_ms: float, offsets: Mapping[Partition, int]) -> SourceBatch | None:
         """As of `Converter`."""
         return self._converter.overdue(source, now_ms, offsets, self._sizing.letters_max)
 
-    def take_in(self, batch: Batch, records: Sequence[SourceRecord]) -> tuple[Batch, Flight | None]:
+    def take_in(self, batch: SourceBatch, records: Sequence[SourceRecord]) -> tuple[SourceBatch, BatchUnderWay | None]:
         """Submit a batch of these records, or of fewer if they are more than the journal takes at once; None: there is
         nothing to submit. One record alone that is more goes by its source's policy.
         """
@@ -109,10 +109,10 @@ class Taking:
                     self._sizing.halve(count)
                     batch = self.batch(records)
                 else:
-                    batch = self._converter.refused(records, RefusedError(Reason.TOO_LARGE, str(error)))
+                    batch = self._converter.refused(records, UnfitError(Reason.TOO_LARGE, str(error)))
         return batch, None
 
-    def submit(self, batch: Batch, topic_ids: Mapping[Partition, str] | None = None) -> Flight:
+    def submit(self, batch: SourceBatch, topic_ids: Mapping[Partition, str] | None = None) -> BatchUnderWay:
         """Have the journal take a batch, when it has room; with the ids of the topics that are consumed, or these.
 
         Raises InvalidOperationError for more than it ever takes.
@@ -122,7 +122,7 @@ class Taking:
         while not self._stop.is_set():
             try:
                 taken = self._store.take_in(batch.messages, consumed, batch.beside, self._takes, batch.settles)
-                return Flight(batch, taken)
+                return BatchUnderWay(batch, taken)
             except (
                 AddressMissingError,
                 QueueMissingError,
@@ -142,11 +142,11 @@ class Taking:
                 self._status.pause(paused=False)
         raise Again
 
-    def wait_a_little(self, flight: Flight) -> None:
+    def wait_a_little(self, flight: BatchUnderWay) -> None:
         """For the batch on its way, while nothing else has arrived."""
         _wait_for(flight.taken.completion, _POLL_S / 10)
 
-    def land(self, flight: Flight) -> None:
+    def land(self, flight: BatchUnderWay) -> None:
         """Wait for what becomes of a batch. Raises NotTakenInError."""
         completion, batch = flight.taken.completion, flight.batch
         while not completion.done:

@@ -61,8 +61,8 @@ class ChangeAgents:
         self._stores = stores
         self._session = session
         self._fenced_pause_s = fenced_pause_s
-        self._runs: dict[tuple[str, int], _Run] = {}
-        self._ending: dict[tuple[str, int], _Run] = {}
+        self._runs: dict[tuple[str, int], _AgentRun] = {}
+        self._ending: dict[tuple[str, int], _AgentRun] = {}
         self._told_before = dict.fromkeys((agent.name for agent in agents), 0)
         """In shards that were given back."""
 
@@ -77,7 +77,7 @@ class ChangeAgents:
             for agent in self._agents:
                 key = (agent.name, shard)
                 if key not in self._runs:
-                    self._runs[key] = _Run(
+                    self._runs[key] = _AgentRun(
                         agent, shard, self._stores, self._session, self._fenced_pause_s, self._ending.pop(key, None)
                     )
 
@@ -103,7 +103,7 @@ class ChangeAgents:
         return counts
 
 
-class _Run:
+class _AgentRun:
     """One agent in one shard."""
 
     def __init__(
@@ -113,7 +113,7 @@ class _Run:
         stores: Callable[[Agent, int], LocalStore],
         session: MakeSession,
         fenced_pause_s: float,
-        before: _Run | None,
+        before: _AgentRun | None,
     ) -> None:
         """`before` is the one whose store it takes over, once that has ended."""
         self.agent = agent

@@ -225,13 +225,13 @@ class _ConsumerThread(driver.AIOKafkaConsumerThread):
         return consumer
 
 
-class _Consumer(driver.Consumer):
+class _CommittedConsumer(driver.Consumer):
     def _new_consumer_thread(self) -> _ConsumerThread:
         return _ConsumerThread(self, loop=self.loop, beacon=self.beacon)
 
 
 class _Transport(driver.Transport):
-    Consumer = _Consumer
+    Consumer = _CommittedConsumer
 
 
 class _Web(aiohttp.Web):

@@ -32,7 +32,7 @@ from streams.agents.change_agents import ChangeAgents
 from streams.agents.change_copy import ChangeConfig
 from streams.agents.change_memory import make_memory
 from streams.agents.change_session import ChangeSession
-from streams.apps.sources import Reports
+from streams.apps.sources import NodeReports
 from streams.apps.view import GlobalView, StateLoader
 from streams.reading.app import StreamWorker
 from streams.reading.group_settings import GroupSettings, group_settings
@@ -78,7 +78,7 @@ class JournalHost(Service):
         self._standby = standby
         self._kafka: Kafka = kafka_of(settings)
         self.view = None if view is None else GlobalView(settings, view, kafka=self._kafka)
-        self._reports = Reports(self._kafka, settings)
+        self._reports = NodeReports(self._kafka, settings)
         self._slot: Slot | None = None
         self._shell: AgentShell | None = None
         self._served: WorkerShell | None = None

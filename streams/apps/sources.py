@@ -27,7 +27,7 @@ _READ_S = 5.0
 """Who asks for metrics does not wait for long."""
 
 
-class Reports:
+class NodeReports:
     """Thread-safe."""
 
     def __init__(self, kafka: Kafka, settings: Settings, clock: Clock = time.monotonic) -> None:

@@ -17,7 +17,7 @@ class Read(Protocol):
         """A batch of each shard that has one, or after `wait_ms` none."""
 
 
-class Ahead:
+class ReadAhead:
     """One read at a time, in a task of its own. Used in one event loop."""
 
     def __init__(self, read: Read) -> None:

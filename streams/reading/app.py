@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from mode import Service
 
 from journal.errors import CorruptionError, JournalError
-from streams.reading.ahead import Ahead, Batches
+from streams.reading.ahead import Batches, ReadAhead
 from streams.reading.group_settings import GroupSettings
 from streams.reading.records import Prepared, Record
 from streams.reading.shell import WorkerShell
@@ -185,7 +185,7 @@ class StreamWorker:
             self.failed(error)
 
     async def _run(self, fetcher: Service) -> None:
-        ahead = Ahead(self._read)
+        ahead = ReadAhead(self._read)
         try:
             await self._serve(fetcher, ahead)
         finally:
@@ -197,7 +197,7 @@ class StreamWorker:
             return batches
         return {shard: await asyncio.to_thread(self._prepare, shard, records) for shard, records in batches.items()}
 
-    async def _serve(self, fetcher: Service, ahead: Ahead) -> None:
+    async def _serve(self, fetcher: Service, ahead: ReadAhead) -> None:
         consumer = wal_consumer(self.app)
         wait_s = self._settings.fetch_wait_ms / 1000
         tick_at = monotonic()

@@ -223,7 +223,7 @@ class CallsEnded(Exception):
         self.error = error
 
 
-class Answering:
+class ShellAnswers:
     """The side that has the shell."""
 
     def __init__(self, shell: WorkerShell) -> None:

@@ -28,7 +28,7 @@ from journal.fold.sorted_frame import SortedFrame
 from journal.fold.sorting import sort_frame
 from journal.topics.names import wal_topic
 from journal.v1.journal_pb2 import Identity
-from streams.reading.calls import Answering, CalledShell, CallsEnded, Channel, Inbox, is_readable
+from streams.reading.calls import CalledShell, CallsEnded, Channel, Inbox, ShellAnswers, is_readable
 from streams.reading.garbage import collect_seldom
 from streams.reading.records import Prepared, Record
 from streams.reading.shell import WorkerShell
@@ -58,7 +58,7 @@ LASTING_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ReaderSettings:
     """What a reader has to know of its worker's settings: `streams.reading.group_settings.MemberSettings`.
 
     Not on its command line, which everybody sees: there may be passwords. Not as `Settings`, which take long to import.
@@ -71,7 +71,7 @@ class Told:
     client_properties: Mapping[str, str]
 
 
-class Reader:
+class ReaderProcess:
     """The parent's side. Starts the process at once, so that it imports what it needs meanwhile."""
 
     def __init__(self, command: Sequence[str]) -> None:
@@ -114,16 +114,16 @@ class Reader:
         on_signal: Callable[[], None] = lambda: None,
     ) -> None:
         """Answer what the reader calls until SIGTERM or SIGINT has it stop, as `run_worker` does in one process."""
-        told = settings.model_dump(include={field.name for field in fields(Told)})
+        told = settings.model_dump(include={field.name for field in fields(ReaderSettings)})
         about = (told, name, identity.journal, identity.shards)
         try:
             run_until_signalled(
-                lambda stop: self._serve(Answering(shell), about, wal_topic(settings.journal), stop), on_signal
+                lambda stop: self._serve(ShellAnswers(shell), about, wal_topic(settings.journal), stop), on_signal
             )
         finally:
             self.close()
 
-    async def _serve(self, answering: Answering, about: tuple[object, ...], topic: str, stop: asyncio.Event) -> None:
+    async def _serve(self, answering: ShellAnswers, about: tuple[object, ...], topic: str, stop: asyncio.Event) -> None:
         signs = asyncio.create_task(self._give_signs())
         executor = ThreadPoolExecutor(1, thread_name_prefix="worker-shell")
         answered = asyncio.get_running_loop().run_in_executor(executor, self._answer_all, answering, about, topic)
@@ -147,7 +147,7 @@ class Reader:
                     os.write(self._process.stdin.fileno(), b".")
             await asyncio.sleep(SIGN_EVERY_S)
 
-    def _answer_all(self, answering: Answering, about: tuple[object, ...], topic: str) -> None:
+    def _answer_all(self, answering: ShellAnswers, about: tuple[object, ...], topic: str) -> None:
         """In the shell's thread: all calls, of one reader after the other."""
         while True:
             try:
@@ -221,7 +221,7 @@ def read_for_parent(number: int) -> None:
     except DisconnectedError:
         return
     collect_seldom()
-    settings = Told(**chosen)
+    settings = ReaderSettings(**chosen)
     silent_after_s = settings.session_timeout_ms / 1000
     threading.Thread(target=_watch_parent, args=(channel, silent_after_s), name="parent", daemon=True).start()
     shell = CalledShell(channel)

@@ -33,7 +33,7 @@ class Checkpointed:
 
 
 @dataclass(slots=True)
-class _Route:
+class _OneRoute:
     sent: int = 0
     refused: Counter[str] = field(default_factory=Counter)
     dead_letters: int = 0
@@ -47,7 +47,7 @@ class ShardCounts:
     def __init__(self, routes: Iterable[str], wall_ms: Clock) -> None:
         self._wall_ms = wall_ms
         self._lock = threading.Lock()
-        self._routes = {name: _Route() for name in routes}
+        self._routes = {name: _OneRoute() for name in routes}
         self._since = int(wall_ms())
         self._offset = -1
         self._latency_ms = 0.0
@@ -101,7 +101,7 @@ class ShardCounts:
             )
 
 
-def _row(name: str, route: _Route) -> RouteCounts:
+def _row(name: str, route: _OneRoute) -> RouteCounts:
     return RouteCounts(
         route=name,
         sent=route.sent,

@@ -17,7 +17,7 @@ from journal.errors import OperatingError, RouteStopError, RowError
 from journal.fold.rows import Added
 from journal.kafka.ports import Sent
 from journal.routing.dead_letters import record_bytes
-from journal.routing.outcomes import OnError, Outgoing, Reason, Refusal, RefusedError
+from journal.routing.outcomes import OnError, OutgoingRecord, Reason, RouteRefusal, UnfitError
 from journal.routing.partitions import MURMUR2, partition_of
 from journal.routing.router import Router
 from journal.v1.journal_pb2 import Record
@@ -120,7 +120,7 @@ class ShardOutgoing:
                     continue
                 if oldest < 0:
                     oldest = offset
-                if len(outcomes) == 1 and type(outcome := outcomes[0]) is Outgoing:
+                if len(outcomes) == 1 and type(outcome := outcomes[0]) is OutgoingRecord:
                     name, topic, key, value, headers, rule, _, _ = outcome
                     if topic in ready and topic in reached and key is not None and rule.name == MURMUR2:
                         counts[name] += 1
@@ -142,7 +142,7 @@ class ShardOutgoing:
 
     def _take(
         self,
-        outcomes: Sequence[Outgoing | Refusal],
+        outcomes: Sequence[OutgoingRecord | RouteRefusal],
         offset: int,
         sent: list[Sent],
         done: Checkpointed,
@@ -151,7 +151,7 @@ class ShardOutgoing:
         """Send what a message's routes send; False if nothing was done, as a topic had to be asked for first."""
         targets = self.targets
         for outcome in outcomes:
-            if type(outcome) is Outgoing:
+            if type(outcome) is OutgoingRecord:
                 is_known = targets.knows(outcome.topic)
             else:
                 is_known = all(map(targets.knows, topics_of((outcome,))))
@@ -160,15 +160,15 @@ class ShardOutgoing:
                 self._keep_to_sizes()
                 return False
         for outcome in outcomes:
-            if type(outcome) is Outgoing:
+            if type(outcome) is OutgoingRecord:
                 if self._send(outcome, offset, sent, done, passed):
                     done.sent[outcome.route] += 1
-            elif type(outcome) is Refusal:
+            elif type(outcome) is RouteRefusal:
                 self._refuse(outcome, offset, sent, done, passed)
         return True
 
     def _send(
-        self, record: Outgoing, offset: int, sent: list[Sent], done: Checkpointed, passed: Collection[int]
+        self, record: OutgoingRecord, offset: int, sent: list[Sent], done: Checkpointed, passed: Collection[int]
     ) -> bool:
         """Whether it goes out; False if its topic cannot have it and an operator says to go on."""
         targets, topic = self.targets, record.topic
@@ -176,7 +176,7 @@ class ShardOutgoing:
         if not fault:
             try:
                 partition = partition_of(record, targets.partitions(topic))
-            except RefusedError as error:
+            except UnfitError as error:
                 fault = str(error)
         if not fault:
             self._reached.add(topic)
@@ -186,7 +186,7 @@ class ShardOutgoing:
         return False
 
     def _refuse(
-        self, refused: Refusal, offset: int, sent: list[Sent], done: Checkpointed, passed: Collection[int]
+        self, refused: RouteRefusal, offset: int, sent: list[Sent], done: Checkpointed, passed: Collection[int]
     ) -> None:
         reason, letter = refused.reason.value, refused.dead_letter
         # what a topic takes that is not there, or not as it should be, shows when it is mended
@@ -205,7 +205,7 @@ class ShardOutgoing:
             reason = SKIPPED_BY_OPERATOR
         done.refused.append(Refused(refused.route, reason, refused.detail, False))
 
-    def _misfit(self, letter: Outgoing) -> str:
+    def _misfit(self, letter: OutgoingRecord) -> str:
         """Why a dead letter, with all left out that can be, is none for its topic; empty: it is one."""
         topic, size = letter.topic, record_bytes(letter.key, letter.value, letter.headers)
         fault = self.targets.unfit(topic)

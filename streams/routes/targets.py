@@ -16,7 +16,7 @@ from journal.config import Settings
 from journal.errors import KafkaRefusedError, OperatingError, TopicError
 from journal.kafka.ports import Cluster, Kafka, TopicState
 from journal.routing.config import RoutingConfig
-from journal.routing.outcomes import Outgoing, Reason, Refusal
+from journal.routing.outcomes import OutgoingRecord, Reason, RouteRefusal
 from journal.routing.partitions import FIXED, parse_rule
 from journal.routing.templates import Template
 from journal.topics.foreign import fault_of_topic, hidden_topic
@@ -213,11 +213,11 @@ def fixed_topics(routing: RoutingConfig) -> dict[str, str]:
     return topics
 
 
-def topics_of(outcomes: Iterable[Outgoing | Refusal]) -> set[str]:
+def topics_of(outcomes: Iterable[OutgoingRecord | RouteRefusal]) -> set[str]:
     """The topics that what a message's routes give depends on: refusals' too, as a topic's limit may be the reason."""
     topics: set[str] = set()
     for outcome in outcomes:
-        if isinstance(outcome, Outgoing):
+        if isinstance(outcome, OutgoingRecord):
             topics.add(outcome.topic)
             continue
         if outcome.topic and outcome.reason not in _BEFORE_LIMITS:

@@ -29,7 +29,7 @@ RECOVERY_RETRY_S = 1.0
 """The pause before a recovery that Kafka did not allow is tried again."""
 
 
-class Owner(Enum):
+class ShardOwner(Enum):
     """Whose the shard is, as far as this worker has heard."""
 
     THIS = "this worker"
@@ -53,7 +53,7 @@ class HeldShard:
 
     def __init__(self, shard: ShardWorker, tasks: ShardTasks) -> None:
         self.shard = shard
-        self.owner = Owner.THIS
+        self.owner = ShardOwner.THIS
         self.seek: int | None = None
         """The WAL offset from which the shard must be read; nothing else of it is applied before that is told."""
         self.waiting = ""
@@ -75,7 +75,7 @@ class HeldShard:
 
     def assign(self, *, mine: bool) -> None:
         """A rebalance has said whose the shard is."""
-        self.owner = Owner.THIS if mine else Owner.OTHER
+        self.owner = ShardOwner.THIS if mine else ShardOwner.OTHER
         self._is_late = False
         self._kept_at = self.shard.committed if mine else None
         if not mine:
@@ -95,7 +95,7 @@ class HeldShard:
 
     def revoke(self) -> Future[bool] | None:
         """Checkpoint what was gathered, and do nothing more until it is known whose the shard is; that checkpoint."""
-        self.owner, self.seek, self._retry_at, self.waiting = Owner.UNKNOWN, None, None, ""
+        self.owner, self.seek, self._retry_at, self.waiting = ShardOwner.UNKNOWN, None, None, ""
         if self.is_idle():
             self._begin_checkpoint(now=True)
         return self._checkpoint
@@ -116,7 +116,7 @@ class HeldShard:
 
     def is_read(self) -> bool:
         """Whether the shard is read on from where it was, once its checkpoint is over."""
-        if self.owner is not Owner.THIS or self._recovery is not None or self._is_late:
+        if self.owner is not ShardOwner.THIS or self._recovery is not None or self._is_late:
             return False
         if self._checkpoint is not None:
             left_s = self._begun_at + CHECKPOINT_WAIT_S - self._tasks.clock()
@@ -206,12 +206,12 @@ class HeldShard:
         self._settle(future.result())
         if self._is_late:
             self._is_late = False
-            if self.owner is Owner.THIS and self._recovery is None and self.shard.next_offset is not None:
+            if self.owner is ShardOwner.THIS and self._recovery is None and self.shard.next_offset is not None:
                 self.seek = self.shard.next_offset
 
     def _settle(self, done: bool) -> None:
         """Do what the end of a checkpoint asks for. A shard that is not this worker's now waits for `assign`."""
-        if self.owner is not Owner.THIS:
+        if self.owner is not ShardOwner.THIS:
             return
         is_fenced = self.shard.state is ShardState.FENCED
         if is_fenced and self._kept_at != self.shard.committed:
@@ -237,7 +237,7 @@ class HeldShard:
     def _finish_recovery(self, recovery: Future[int | Exception]) -> None:
         self._recovery, found = None, recovery.result()
         self.waiting = ""
-        if self.owner is not Owner.THIS:
+        if self.owner is not ShardOwner.THIS:
             return
         if self._kept_at is not None:
             self._kept_at = self.shard.committed

@@ -25,7 +25,7 @@ from journal.topics.made_and_checked import open_journal
 from journal.v1.journal_pb2 import Identity
 from streams.agents.agents import OperationAgents, in_daemon_thread
 from streams.reading.garbage import collect_seldom
-from streams.reading.reader import Reader
+from streams.reading.reader import ReaderProcess
 from streams.reading.shell import WorkerShell
 from streams.routes.targets import Sizes
 from streams.routes.worker_routes import WorkerRoutes
@@ -70,7 +70,7 @@ def run_service(
     collect_seldom()
     kafka = kafka_of(settings)
     timeout_s = settings.request_timeout_ms / 1000
-    reader = None if reading is None else Reader(reading)
+    reader = None if reading is None else ReaderProcess(reading)
     slot: Slot | None = None
     worker: Worker | None = None
     shell: WorkerShell | None = None

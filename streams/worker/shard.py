@@ -33,7 +33,7 @@ from streams.routes.outgoing import ROUTED_KINDS
 from streams.worker.shard_agents import ShardAgents
 from streams.worker.shard_checkpoint import CheckpointSender, Committed
 from streams.worker.shard_config import ShardConfig
-from streams.worker.shard_failures import KNOWN, Remedy, Step, meaning_of
+from streams.worker.shard_failures import KNOWN, Remedy, ShardStep, meaning_of
 from streams.worker.shard_frames import ShardFrames
 from streams.worker.shard_standing import ShardStanding, ShardState, Stop
 from streams.worker.shard_table import ShardTable
@@ -92,7 +92,7 @@ class ShardWorker:
             self._frames.fold = None
             return self._recover()
         except KNOWN as error:
-            self._meet(Step.RECOVERY, error)
+            self._meet(ShardStep.RECOVERY, error)
             raise
 
     def _recover(self) -> int:
@@ -148,7 +148,7 @@ class ShardWorker:
             try:
                 frames.apply(fold, offset, timestamp, value)
             except KNOWN as error:
-                self._meet(Step.FRAME, error, offset=offset)
+                self._meet(ShardStep.FRAME, error, offset=offset)
                 return None
         return None
 
@@ -193,7 +193,7 @@ class ShardWorker:
             self._note_committed(fold, done)
             packed()(note_checkpoint(self.shard, done.mark_at + 1, fold.mark.timestamp))
         except KNOWN as error:
-            self._meet(Step.CHECKPOINT, error, rows=len(changes))
+            self._meet(ShardStep.CHECKPOINT, error, rows=len(changes))
             return
         finally:
             packed.cache_clear()  # an error that is kept would keep the batch, and that holds the directory's lock
@@ -211,7 +211,7 @@ class ShardWorker:
 
     # ---- errors ----------------------------------------------------------------------------------------------------
 
-    def _meet(self, step: Step, error: Any, *, offset: int = -1, rows: int = 0) -> None:
+    def _meet(self, step: ShardStep, error: Any, *, offset: int = -1, rows: int = 0) -> None:
         """Do what the table of errors says. `offset` is the WAL offset of a frame, `rows` counts those of a checkpoint.
 
         Raises `error` itself if it is a fault of the program.

@@ -27,7 +27,7 @@ from streams.routes.outgoing import OutgrownError
 log = logging.getLogger(__name__)
 
 
-class Step(Enum):
+class ShardStep(Enum):
     """What the shard did as it met the error."""
 
     RECOVERY = "recovery"
@@ -68,19 +68,19 @@ class Meaning(NamedTuple):
 
 _DAMAGED = Meaning(Remedy.BUILD_COPY, logging.WARNING, "the local copy is damaged, and will be built anew")
 
-_MEANINGS: Mapping[Step, Mapping[type[Exception], Meaning]] = {
-    Step.RECOVERY: {
+_MEANINGS: Mapping[ShardStep, Mapping[type[Exception], Meaning]] = {
+    ShardStep.RECOVERY: {
         ClosedError: Meaning(Remedy.RECOVER, logging.INFO),
         CorruptionError: Meaning(Remedy.STOP_FOR_A_WHILE, 0),
         LocalDamageError: _DAMAGED,
         OperatingError: Meaning(Remedy.RECOVER, logging.WARNING, "it cannot be recovered yet"),
     },
-    Step.FRAME: {
+    ShardStep.FRAME: {
         CorruptionError: Meaning(Remedy.STOP_AT_FRAME, 0),
         LocalDamageError: _DAMAGED,
         LocalStorageError: Meaning(Remedy.RECOVER, logging.ERROR),
     },
-    Step.CHECKPOINT: {
+    ShardStep.CHECKPOINT: {
         RouteStopError: Meaning(Remedy.STOP_BEFORE_GROUP, 0),
         OutgrownError: Meaning(Remedy.RECOVER, logging.INFO, "another producer"),
         FatalProducerError: Meaning(Remedy.FIND_REFUSED, logging.WARNING),
@@ -98,9 +98,9 @@ KNOWN = (OperatingError, CorruptionError, ClosedError, OutgrownError)
 """The families of errors that have a meaning in some step."""
 
 
-def meaning_of(step: Step, error: Exception) -> Meaning | None:
+def meaning_of(step: ShardStep, error: Exception) -> Meaning | None:
     """What the error means in this step, by its nearest kind in the table; None: it is a fault of the program."""
-    if step is Step.CHECKPOINT and isinstance(error, FatalProducerError) and error.fenced:
+    if step is ShardStep.CHECKPOINT and isinstance(error, FatalProducerError) and error.fenced:
         return _FENCED
     meanings = _MEANINGS[step]
     return next((meanings[kind] for kind in type(error).__mro__ if kind in meanings), None)

@@ -26,7 +26,7 @@ from journal.process.background import InBackground, at_once
 from journal.process.clocks import Clock
 from journal.v1.journal_pb2 import RoutesReport
 from streams.reading.records import Prepared
-from streams.worker.held_shard import HeldShard, Owner, ShardTasks
+from streams.worker.held_shard import HeldShard, ShardOwner, ShardTasks
 from streams.worker.shard import ShardWorker
 from streams.worker.shard_config import ShardConfig
 from streams.worker.shard_standing import ShardState
@@ -127,7 +127,7 @@ class Worker:
 
     def _mine(self) -> list[HeldShard]:
         """The shards that the group has given to this worker, in order."""
-        return [held for _, held in sorted(self._shards.items()) if held.owner is Owner.THIS]
+        return [held for _, held in sorted(self._shards.items()) if held.owner is ShardOwner.THIS]
 
     def revoked(self, shards: Collection[int]) -> None:
         """Checkpoint what was gathered, and do nothing more until `assigned` says whose these shards are."""
@@ -138,7 +138,7 @@ class Worker:
     def _release(self) -> None:
         """Let go of what is another's, and keep its local copy for the next time."""
         for number, held in list(self._shards.items()):
-            if held.owner is not Owner.OTHER or not held.is_idle():
+            if held.owner is not ShardOwner.OTHER or not held.is_idle():
                 continue
             if held.shard.committed >= 0:
                 self._released[number] = held.shard.committed + 1
@@ -150,7 +150,7 @@ class Worker:
         it is; `states` still names it."""
         self.revoked(list(self._shards))
         for held in self._shards.values():
-            held.owner = Owner.OTHER
+            held.owner = ShardOwner.OTHER
         wait([held.checkpoint for held in self._shards.values() if held.checkpoint is not None], END_WAIT_S)
         self._give_up_recoveries()
         if self._config.routes is not None:

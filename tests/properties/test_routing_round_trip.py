@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from journal.routing.config import RoutingConfig
 from journal.routing.headers import KAFKA_FACTS
-from journal.routing.outcomes import Outgoing
+from journal.routing.outcomes import OutgoingRecord
 from journal.routing.record_in import Sources
 from journal.routing.router import Router
 from journal.routing.source_record import SourceRecord
@@ -78,7 +78,7 @@ def test_out_and_in_again_is_the_message_with_its_trail(message: Message, conver
     if needs_text and message.body.decode(errors="replace").encode() != message.body:
         return
     [out] = routed(conversion, content_type).route(7, encode_message(message))
-    assert isinstance(out, Outgoing)
+    assert isinstance(out, OutgoingRecord)
     record = SourceRecord(out.topic, 3, 4, 0, out.key, out.value, out.headers)
     back = taken(conversion).convert(record)
     assert isinstance(back, Message), back
@@ -108,12 +108,12 @@ def test_the_same_message_gives_the_same_records(message: Message) -> None:
 @given(messages)
 def test_what_the_second_journal_sends_on_is_refused_by_the_first(message: Message) -> None:
     [out] = routed("body", "text/plain").route(7, encode_message(message))
-    assert isinstance(out, Outgoing)
+    assert isinstance(out, OutgoingRecord)
     back = taken("body").convert(SourceRecord("t", 0, 0, 0, out.key, out.value, out.headers))
     assert isinstance(back, Message)
     config = RoutingConfig.model_validate({"routes": [{"name": "on", "targets": [{"topic": "u"}]}]})
     [on] = Router(config, journal=THERE, own_topics=frozenset()).route(8, encode_message(back))
-    assert isinstance(on, Outgoing)
+    assert isinstance(on, OutgoingRecord)
     again = RoutingConfig.model_validate({"sources": [{"name": "s", "topics": ["u"]}]})
     refused = Sources(again, journal=HERE, own_topics=frozenset()).convert(
         SourceRecord("u", 0, 0, 0, on.key, on.value, on.headers)

@@ -18,7 +18,7 @@ from journal.limits import Limits
 from journal.local.journal import LocalJournal
 from journal.routing.record_in import Sources
 from journal.routing.source_record import SourceRecord
-from journal.sources.batch import Batch, Converter
+from journal.sources.batch import Converter, SourceBatch
 from journal.sources.filters import Filters
 from journal.sources.letters import LetterTopics
 from journal.sources.requests import Waiting
@@ -143,12 +143,12 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     made.journal.close()
 
 
-def messages(batch: Batch) -> list[tuple[str, bytes, int]]:
+def messages(batch: SourceBatch) -> list[tuple[str, bytes, int]]:
     flat = [one for each in batch.messages for one in (each.each() if isinstance(each, PlainRun) else [each])]
     return [(one.address, one.data, one.timestamp) for one in flat]
 
 
-def facts(batch: Batch) -> dict[str, object]:
+def facts(batch: SourceBatch) -> dict[str, object]:
     kept = ("beside", "letters", "letter_bytes", "offsets", "counts", "stopped", "stopped_at")
     return {"messages": messages(batch), "left": [*batch.left], **{name: getattr(batch, name) for name in kept}}
 

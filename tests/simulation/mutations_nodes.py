@@ -9,7 +9,7 @@ from journal.append.core import Core
 from journal.errors import OperatingError
 from loaders.node.duty import Duty
 from loaders.node.liveness import LastActive
-from streams.reading.calls import Answering, CalledShell
+from streams.reading.calls import CalledShell, ShellAnswers
 from tests.simulation.mutations import Patch, mutation
 from tests.simulation.node_journal import NodeJournal
 
@@ -72,8 +72,8 @@ def frames_that_crossed_an_answer_are_applied() -> list[Patch]:
     def frames(self: Any, answers: int, shard: int, records: Any) -> None:
         take(self, 2**62, shard, records)
 
-    take = Answering._frames
-    return [(Answering, "_frames", frames)]
+    take = ShellAnswers._frames
+    return [(ShellAnswers, "_frames", frames)]
 
 
 @mutation

@@ -14,7 +14,7 @@ from random import Random
 from journal.errors import CorruptionError, DisconnectedError, FrameError, OperatingError
 from journal.kafka.ports import LogRecord
 from journal.topics.names import wal_topic
-from streams.reading.calls import Answering, CalledShell, CallsEnded
+from streams.reading.calls import CalledShell, CallsEnded, ShellAnswers
 from streams.reading.records import Prepared, Record
 from streams.reading.shell import WorkerShell
 from streams.worker.shard_standing import UNREADABLE_RETRY_S
@@ -105,7 +105,7 @@ class WorkerProcess:
     def _answer(self, worker: Worker, chance: Random) -> None:
         """As `streams.reading.reader.Reader`: answer one reader after the other, until one of them says that it is
         done."""
-        scheduler, answering = self._setting.scheduler, Answering(worker)
+        scheduler, answering = self._setting.scheduler, ShellAnswers(worker)
         while True:
             reader = self.reader = Process(f"{self._name}, reader")
             link = Link(scheduler, chance, self.process, reader)

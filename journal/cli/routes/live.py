@@ -18,7 +18,7 @@ from journal.fold.rows import Base
 from journal.kafka.clients import kafka_of
 from journal.kafka.ports import Kafka
 from journal.process.clocks import wall_ms
-from journal.routing.outcomes import Outgoing, Refusal
+from journal.routing.outcomes import OutgoingRecord, RouteRefusal
 from journal.routing.router import Router
 from journal.routing.sending import Body
 from journal.store.records import decode_message, encode_message
@@ -39,7 +39,7 @@ class LiveMessage(NamedTuple):
     body: Body
     targets: Targets
 
-    def routed(self, router: Router) -> Sequence[Outgoing | Refusal]:
+    def routed(self, router: Router) -> Sequence[OutgoingRecord | RouteRefusal]:
         """What a router with the targets' limits makes of the message. The topics of a template are looked up first."""
         outcomes = router.route(self.message_id, self.data)
         unknown = [topic for topic in topics_of(outcomes) if not self.targets.knows(topic)]

@@ -23,9 +23,9 @@ from journal.errors import InvalidOperationError
 from journal.limits import ID_MAX
 from journal.process.clocks import wall_ms
 from journal.routing.headers import belongs_to_headers, header_value
-from journal.routing.outcomes import Header, OnError, Outgoing, Refusal
+from journal.routing.outcomes import Header, OnError, OutgoingRecord, RouteRefusal
 from journal.routing.record_in import Sources
-from journal.routing.router import Router, Verdict
+from journal.routing.router import Router, RouteVerdict
 from journal.routing.sending import Body
 from journal.routing.templates import text_of
 from journal.store.model import PRIORITY_DEFAULT, Message, Value
@@ -148,7 +148,7 @@ def try_out(
         )
         router = _router(settings)
         verdicts, outcomes = router.explain(_TEST_ID, data), router.route(_TEST_ID, data)
-    fails = any(isinstance(each, Refusal) and each.on_error is OnError.FAIL for each in outcomes)
+    fails = any(isinstance(each, RouteRefusal) and each.on_error is OnError.FAIL for each in outcomes)
     if as_json:
         routes = [verdict._asdict() for verdict in verdicts]
         print_json({"routes": routes, "outcomes": [_line(each) for each in outcomes], "stop": stop or None})
@@ -211,8 +211,8 @@ def _body(text: str) -> bytes:
 # ---- what would be sent --------------------------------------------------------------------------------------------
 
 
-def _line(outcome: Outgoing | Refusal) -> Mapping[str, Any]:
-    if isinstance(outcome, Refusal):
+def _line(outcome: OutgoingRecord | RouteRefusal) -> Mapping[str, Any]:
+    if isinstance(outcome, RouteRefusal):
         return {
             "route": outcome.route,
             "topic": outcome.topic,
@@ -243,13 +243,15 @@ def _bytes_json(value: bytes | None) -> object:
     return text if text.isprintable() and (text or not value) else {"base64": base64.b64encode(value).decode()}
 
 
-def _print(settings: Settings, verdicts: Sequence[Verdict], outcomes: Sequence[Outgoing | Refusal]) -> None:
+def _print(
+    settings: Settings, verdicts: Sequence[RouteVerdict], outcomes: Sequence[OutgoingRecord | RouteRefusal]
+) -> None:
     if not verdicts:
         print_line(f"journal {settings.journal} has no routes: [[routing.routes]] in the file of --config makes one")
         return
     print_table("routes, in order", ("route", "matches"), verdicts)
     for outcome in outcomes:
-        if isinstance(outcome, Refusal):
+        if isinstance(outcome, RouteRefusal):
             print_line(f"{outcome.route} -> {outcome.topic or '?'}: refused ({outcome.reason.value}): {outcome.detail}")
             print_line(_policy(outcome))
         else:
@@ -258,7 +260,7 @@ def _print(settings: Settings, verdicts: Sequence[Verdict], outcomes: Sequence[O
         print_line("nothing would be sent")
 
 
-def _policy(refusal: Refusal) -> str:
+def _policy(refusal: RouteRefusal) -> str:
     match refusal.on_error:
         case OnError.FAIL:
             return "  the shard would stop here (on_error fail)"
@@ -268,7 +270,7 @@ def _policy(refusal: Refusal) -> str:
             return f"  it would go to {refusal.dead_letter.topic if refusal.dead_letter else ''}, with the reason"
 
 
-def _print_record(record: Outgoing) -> None:
+def _print_record(record: OutgoingRecord) -> None:
     rows: list[tuple[str, str]] = [
         ("key", "none" if record.key is None else _shown(record.key)),
         ("value", f"{len(record.value or b''):,} bytes: {_shown(record.value or b'')}"),

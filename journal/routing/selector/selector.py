@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, cast
 
 from journal.errors import SelectorError
-from journal.routing.selector.tokens import INTEGER_MAX, Kind, Token, tokens_of
+from journal.routing.selector.tokens import INTEGER_MAX, Token, TokenKind, tokens_of
 from journal.routing.selector.values import (
     Condition,
     Lookup,
@@ -65,7 +65,7 @@ def _every(get: Lookup) -> bool | None:
     return True
 
 
-class _Part(NamedTuple):
+class _SelectorPart(NamedTuple):
     """A part: `type` is one of the four; a header's is known at run time only."""
 
     run: Run
@@ -84,42 +84,44 @@ class _Parser:
 
     def whole(self) -> Condition:
         part = self._or()
-        if self._token.kind is not Kind.END:
+        if self._token.kind is not TokenKind.END:
             raise self._error("expected AND, OR or the end")
         return self._condition(part)
 
     # ---- conditions ------------------------------------------------------------------------------------------------
 
-    def _or(self) -> _Part:
+    def _or(self) -> _SelectorPart:
         parts = [self._and()]
         while self._took("OR"):
             parts.append(self._and())
         return self._joined(parts, any_of)
 
-    def _and(self) -> _Part:
+    def _and(self) -> _SelectorPart:
         parts = [self._not()]
         while self._took("AND"):
             parts.append(self._not())
         return self._joined(parts, all_of)
 
-    def _joined(self, parts: Sequence[_Part], joining: Callable[[Sequence[Condition]], Condition]) -> _Part:
+    def _joined(
+        self, parts: Sequence[_SelectorPart], joining: Callable[[Sequence[Condition]], Condition]
+    ) -> _SelectorPart:
         """One part of however many: each that stands in another one takes of Python's stack when it runs."""
         if len(parts) == 1:
             return parts[0]
-        return _Part(joining([self._condition(part) for part in parts]), _CONDITION, parts[0].at)
+        return _SelectorPart(joining([self._condition(part) for part in parts]), _CONDITION, parts[0].at)
 
-    def _not(self) -> _Part:
+    def _not(self) -> _SelectorPart:
         at = self._token.at
         if not self._took("NOT"):
             return self._predicate()
         self._enter()
         part = self._not()
         self._depth -= 1
-        return _Part(opposite(self._condition(part)), _CONDITION, at)
+        return _SelectorPart(opposite(self._condition(part)), _CONDITION, at)
 
-    def _predicate(self) -> _Part:
+    def _predicate(self) -> _SelectorPart:
         left = self._sum()
-        if self._token.kind is Kind.SIGN and self._token.value in _COMPARISONS:
+        if self._token.kind is TokenKind.SIGN and self._token.value in _COMPARISONS:
             return self._comparison(left)
         if self._took("IS"):
             negative = self._took("NOT")
@@ -136,15 +138,15 @@ class _Parser:
             raise self._error("expected BETWEEN, IN or LIKE")
         return left
 
-    def _comparison(self, left: _Part) -> _Part:
+    def _comparison(self, left: _SelectorPart) -> _SelectorPart:
         sign = str(self._next().value)
         right = self._sum()
         if sign not in ("=", "<>"):
             for part in (left, right):
                 self._numeric(part, f"{sign} compares numbers")
-        return _Part(comparing(sign, left.run, right.run), _CONDITION, left.at)
+        return _SelectorPart(comparing(sign, left.run, right.run), _CONDITION, left.at)
 
-    def _between(self, left: _Part, negative: bool) -> _Part:
+    def _between(self, left: _SelectorPart, negative: bool) -> _SelectorPart:
         low = self._sum()
         self._expect("AND")
         high = self._sum()
@@ -153,7 +155,7 @@ class _Parser:
         run = all_of((comparing(">=", left.run, low.run), comparing("<=", left.run, high.run)))
         return self._made(run, negative, left)
 
-    def _in(self, left: _Part, negative: bool) -> _Part:
+    def _in(self, left: _SelectorPart, negative: bool) -> _SelectorPart:
         self._header(left, "IN")
         self._expect("(")
         texts = [self._literal_text("a text of the list")]
@@ -162,7 +164,7 @@ class _Parser:
         self._expect(")")
         return self._made(one_of(left.run, frozenset(texts)), negative, left)
 
-    def _like(self, left: _Part, negative: bool) -> _Part:
+    def _like(self, left: _SelectorPart, negative: bool) -> _SelectorPart:
         self._header(left, "LIKE")
         at = self._token.at
         pattern = self._literal_text("a pattern")
@@ -179,24 +181,24 @@ class _Parser:
         return self._made(like(left.run, compiled), negative, left)
 
     @staticmethod
-    def _made(run: Condition, negative: bool, left: _Part) -> _Part:
-        return _Part(opposite(run) if negative else run, _CONDITION, left.at)
+    def _made(run: Condition, negative: bool, left: _SelectorPart) -> _SelectorPart:
+        return _SelectorPart(opposite(run) if negative else run, _CONDITION, left.at)
 
     # ---- values ----------------------------------------------------------------------------------------------------
 
-    def _sum(self) -> _Part:
-        first, further = self._product(), list[tuple[str, _Part]]()
-        while self._token.kind is Kind.SIGN and self._token.value in ("+", "-"):
+    def _sum(self) -> _SelectorPart:
+        first, further = self._product(), list[tuple[str, _SelectorPart]]()
+        while self._token.kind is TokenKind.SIGN and self._token.value in ("+", "-"):
             further.append((str(self._next().value), self._product()))
         return self._computed(first, further)
 
-    def _product(self) -> _Part:
-        first, further = self._signed(), list[tuple[str, _Part]]()
-        while self._token.kind is Kind.SIGN and self._token.value in ("*", "/"):
+    def _product(self) -> _SelectorPart:
+        first, further = self._signed(), list[tuple[str, _SelectorPart]]()
+        while self._token.kind is TokenKind.SIGN and self._token.value in ("*", "/"):
             further.append((str(self._next().value), self._signed()))
         return self._computed(first, further)
 
-    def _computed(self, first: _Part, further: Sequence[tuple[str, _Part]]) -> _Part:
+    def _computed(self, first: _SelectorPart, further: Sequence[tuple[str, _SelectorPart]]) -> _SelectorPart:
         if not further:
             return first
         left = first
@@ -205,22 +207,22 @@ class _Parser:
                 self._numeric(part, f"{sign} computes with numbers")
             left = right
         steps = [(sign, part.run) for sign, part in further]
-        return _Part(computing(first.run, steps), _NUMBER, first.at)
+        return _SelectorPart(computing(first.run, steps), _NUMBER, first.at)
 
-    def _signed(self) -> _Part:
+    def _signed(self) -> _SelectorPart:
         token = self._token
-        if token.kind is not Kind.SIGN or token.value not in ("+", "-"):
+        if token.kind is not TokenKind.SIGN or token.value not in ("+", "-"):
             return self._primary()
         self._next()
-        if token.value == "-" and self._token.kind is Kind.NUMBER:
+        if token.value == "-" and self._token.kind is TokenKind.NUMBER:
             return self._number(self._next(), negative=True)
         self._enter()
         part = self._signed()
         self._depth -= 1
         self._numeric(part, f"{token.value} is a number's sign")
-        return _Part(negating(part.run) if token.value == "-" else plus(part.run), _NUMBER, token.at)
+        return _SelectorPart(negating(part.run) if token.value == "-" else plus(part.run), _NUMBER, token.at)
 
-    def _primary(self) -> _Part:
+    def _primary(self) -> _SelectorPart:
         token = self._token
         if self._took("("):
             self._enter()
@@ -228,41 +230,41 @@ class _Parser:
             self._depth -= 1
             self._expect(")")
             return part._replace(name="", at=token.at)
-        if token.kind is Kind.NUMBER:
+        if token.kind is TokenKind.NUMBER:
             return self._number(self._next(), negative=False)
-        if token.kind is Kind.TEXT:
+        if token.kind is TokenKind.TEXT:
             text = self._next().value
-            return _Part(lambda get: text, _TEXT, token.at)
-        if token.kind is Kind.WORD and token.value in ("TRUE", "FALSE"):
+            return _SelectorPart(lambda get: text, _TEXT, token.at)
+        if token.kind is TokenKind.WORD and token.value in ("TRUE", "FALSE"):
             constant = self._next().value == "TRUE"
-            return _Part(lambda get: constant, _CONDITION, token.at)
-        if token.kind is not Kind.NAME:
+            return _SelectorPart(lambda get: constant, _CONDITION, token.at)
+        if token.kind is not TokenKind.NAME:
             raise self._error("expected a header, a literal, NOT, + or -, or (")
         name = str(self._next().value)
         self.names.append(name)
-        return _Part(_reading(name), _HEADER, token.at, name)
+        return _SelectorPart(_reading(name), _HEADER, token.at, name)
 
-    def _number(self, token: Token, *, negative: bool) -> _Part:
+    def _number(self, token: Token, *, negative: bool) -> _SelectorPart:
         value = token.value
         assert not isinstance(value, str)
         if negative:
             value = -value
         elif type(value) is int and value > INTEGER_MAX:
             raise SelectorError(self._text, token.at, "an integer over 64 bits")
-        return _Part(lambda get: value, _NUMBER, token.at)
+        return _SelectorPart(lambda get: value, _NUMBER, token.at)
 
     # ---- types -----------------------------------------------------------------------------------------------------
 
-    def _condition(self, part: _Part) -> Condition:
+    def _condition(self, part: _SelectorPart) -> Condition:
         if part.type in (_NUMBER, _TEXT):
             raise SelectorError(self._text, part.at, f"expected a condition, not {part.type}")
         return cast(Condition, part.run) if part.type == _CONDITION else truth(part.run)
 
-    def _numeric(self, part: _Part, reason: str) -> None:
+    def _numeric(self, part: _SelectorPart, reason: str) -> None:
         if part.type in (_TEXT, _CONDITION):
             raise SelectorError(self._text, part.at, f"{reason}, this is {part.type}")
 
-    def _header(self, part: _Part, word: str) -> _Part:
+    def _header(self, part: _SelectorPart, word: str) -> _SelectorPart:
         if not part.name:
             raise SelectorError(self._text, part.at, f"{word} asks for a header's name before it")
         return part
@@ -280,7 +282,7 @@ class _Parser:
 
     def _took(self, value: str) -> bool:
         token = self._tokens[self._at]
-        if token.kind in (Kind.WORD, Kind.SIGN) and token.value == value:
+        if token.kind in (TokenKind.WORD, TokenKind.SIGN) and token.value == value:
             self._at += 1
             return True
         return False
@@ -290,7 +292,7 @@ class _Parser:
             raise self._error(f"expected {value}")
 
     def _literal_text(self, what: str) -> str:
-        if self._token.kind is not Kind.TEXT:
+        if self._token.kind is not TokenKind.TEXT:
             raise self._error(f"expected {what}, in single quotes")
         return str(self._next().value)
 

@@ -13,7 +13,7 @@ INTEGER_MAX = 2**63 - 1
 WORDS = frozenset(["NULL", "TRUE", "FALSE", "NOT", "AND", "OR", "BETWEEN", "LIKE", "IN", "IS", "ESCAPE"])
 
 
-class Kind(Enum):
+class TokenKind(Enum):
     """What a token is."""
 
     NUMBER = "a number"
@@ -27,7 +27,7 @@ class Kind(Enum):
 class Token(NamedTuple):
     """A token: `value` is a number, a text or name without its quotes, a keyword in capitals, or a sign."""
 
-    kind: Kind
+    kind: TokenKind
     value: int | float | str
     at: int
 
@@ -57,29 +57,29 @@ def tokens_of(text: str) -> list[Token]:
             raise SelectorError(text, at, "this quote does not end" if quote else "no sign of a selector")
         if found.lastgroup != "space":
             tokens.append(_token(text, found, at))
-            number_ends = tokens[-1].kind is Kind.NUMBER and found.end() < len(text)
+            number_ends = tokens[-1].kind is TokenKind.NUMBER and found.end() < len(text)
             if number_ends and re.match(r"[\w$.]", text[found.end()]):
                 raise SelectorError(text, found.end(), "a number does not go on like this")
         at = found.end()
-    tokens.append(Token(Kind.END, "", len(text)))
+    tokens.append(Token(TokenKind.END, "", len(text)))
     return tokens
 
 
 def _token(text: str, found: re.Match[str], at: int) -> Token:
     if found["hex"] is not None:
-        return Token(Kind.NUMBER, _integer(text, found["hex"], 16, at), at)
+        return Token(TokenKind.NUMBER, _integer(text, found["hex"], 16, at), at)
     if found["number"] is not None:
-        return Token(Kind.NUMBER, _number(text, found["number"], found["suffix"], at), at)
+        return Token(TokenKind.NUMBER, _number(text, found["number"], found["suffix"], at), at)
     if found["text"] is not None:
-        return Token(Kind.TEXT, found["text"].replace("''", "'"), at)
+        return Token(TokenKind.TEXT, found["text"].replace("''", "'"), at)
     if found["quoted"] is not None:
-        return Token(Kind.NAME, found["quoted"], at)
+        return Token(TokenKind.NAME, found["quoted"], at)
     if found["sign"] is not None:
-        return Token(Kind.SIGN, found["sign"], at)
+        return Token(TokenKind.SIGN, found["sign"], at)
     name = found["name"]
     if name.upper() in WORDS:
-        return Token(Kind.WORD, name.upper(), at)
-    return Token(Kind.NAME, name, at)
+        return Token(TokenKind.WORD, name.upper(), at)
+    return Token(TokenKind.NAME, name, at)
 
 
 def _number(text: str, digits: str, suffix: str, at: int) -> int | float:

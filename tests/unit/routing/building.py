@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from journal.routing.config import RoutingConfig
-from journal.routing.outcomes import Header, Outgoing, Refusal
+from journal.routing.outcomes import Header, OutgoingRecord, RouteRefusal
 from journal.routing.record_in import Sources
 from journal.routing.router import Router
 from journal.routing.source_record import SourceRecord
@@ -41,21 +41,21 @@ def stored(address: str = "a", body: bytes = b"body", headers: Any = None, **pro
     return encode_message(Message(address, body, headers or {}, properties))
 
 
-def sent(outcomes: Sequence[Outgoing | Refusal]) -> list[tuple[str, str]]:
+def sent(outcomes: Sequence[OutgoingRecord | RouteRefusal]) -> list[tuple[str, str]]:
     """Route and topic of each, all of them sent."""
-    assert all(isinstance(each, Outgoing) for each in outcomes), outcomes
+    assert all(isinstance(each, OutgoingRecord) for each in outcomes), outcomes
     return [(each.route, each.topic) for each in outcomes]
 
 
-def only(outcomes: Sequence[Outgoing | Refusal]) -> Outgoing:
+def only(outcomes: Sequence[OutgoingRecord | RouteRefusal]) -> OutgoingRecord:
     [one] = outcomes
-    assert isinstance(one, Outgoing), one
+    assert isinstance(one, OutgoingRecord), one
     return one
 
 
-def refused(outcomes: Sequence[Outgoing | Refusal]) -> Refusal:
+def refused(outcomes: Sequence[OutgoingRecord | RouteRefusal]) -> RouteRefusal:
     [one] = outcomes
-    assert isinstance(one, Refusal), one
+    assert isinstance(one, RouteRefusal), one
     return one
 
 

@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from journal.errors import StateError
-from journal.routing.outcomes import Header, OnError, Reason, Refusal
+from journal.routing.outcomes import Header, OnError, Reason, RouteRefusal
 from journal.routing.record_in import Sources
 from journal.routing.source_record import SourceRecord
 from journal.store.incoming import PlainRun
@@ -16,13 +16,13 @@ from journal.store.records import decode_message, encode_message
 from tests.unit.routing.building import OWN, config, record, source, taking
 
 
-def taken(got: Message | Refusal) -> Message:
+def taken(got: Message | RouteRefusal) -> Message:
     assert isinstance(got, Message), got
     return got
 
 
-def refusal(got: Message | Refusal) -> Refusal:
-    assert isinstance(got, Refusal), got
+def refusal(got: Message | RouteRefusal) -> RouteRefusal:
+    assert isinstance(got, RouteRefusal), got
     return got
 
 
@@ -224,7 +224,7 @@ def test_an_events_data_nested_as_deep_as_json_is_read_is_taken_or_refused() -> 
         data = b"[" * depth + b"]" * depth
         value = b'{"specversion":"1.0","id":"i","source":"s","type":"t","data":%s}' % data
         got = taking(value="cloudevents").convert(record(value, headers))
-        assert isinstance(got, Refusal) or got.body == data
+        assert isinstance(got, RouteRefusal) or got.body == data
 
 
 def test_a_reply_goes_where_the_request_said_or_where_it_says_itself() -> None:

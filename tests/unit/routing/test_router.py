@@ -10,7 +10,7 @@ import confluent_kafka
 import pytest
 
 from journal.errors import RowError
-from journal.routing.outcomes import OnError, Outgoing, PartitionRule, Reason, Refusal, RefusedError
+from journal.routing.outcomes import OnError, OutgoingRecord, PartitionRule, Reason, RouteRefusal, UnfitError
 from journal.routing.partitions import parse_rule, partition_of
 from journal.routing.router import Router
 from journal.store.model import Message, Origin
@@ -57,7 +57,7 @@ def test_whatever_one_target_raises_is_a_refusal_of_its_route_alone(on_error: On
         dead_letter_topic="dead",
     )
     outcomes = Router(routes, journal="flights", own_topics=OWN).reading(body).route(1, large)
-    assert [(each.route, each.reason, each.on_error) for each in outcomes if isinstance(each, Refusal)] == [
+    assert [(each.route, each.reason, each.on_error) for each in outcomes if isinstance(each, RouteRefusal)] == [
         ("bad", Reason.UNEXPECTED, on_error),
         ("good", Reason.UNEXPECTED, OnError.FAIL),
     ]
@@ -352,17 +352,17 @@ def test_a_large_body_is_read_if_its_topic_takes_it_and_it_can_be_had() -> None:
 def test_a_message_does_not_go_back_to_the_topic_that_it_came_from() -> None:
     routes = router(route("r", {"topic": "t"}, {"topic": "u"}))
     back, on = routes.route(7, stored(**{"kafka.topic": "t"}))
-    assert isinstance(back, Refusal)
+    assert isinstance(back, RouteRefusal)
     assert (back.reason, back.on_error) == (Reason.RETURNED, OnError.SKIP)
-    assert isinstance(on, Outgoing)
+    assert isinstance(on, OutgoingRecord)
 
 
 @pytest.mark.parametrize(("counts", "goes"), [((1, 1), True), ((1, 2), False), ((2**62, 0), False), ((-5, 2), True)])
 def test_a_message_goes_out_of_journals_so_often_and_no_more(counts: tuple[int, int], goes: bool) -> None:
     trail = {"_jmsbr_x_hops": counts[0], "_jmsbr_y_hops": counts[1], "jmsbridge.origin": "x"}
     [out] = router(route(), hops_max=3).route(7, stored(headers=trail))
-    assert isinstance(out, Outgoing) is goes
-    if isinstance(out, Outgoing):
+    assert isinstance(out, OutgoingRecord) is goes
+    if isinstance(out, OutgoingRecord):
         assert dict(out.headers)["jmsbridge.origin"] == b"x"
     else:
         assert (out.reason, out.on_error) == (Reason.HOPS, OnError.FAIL)
@@ -408,18 +408,18 @@ def test_a_replayed_message_says_so() -> None:
 def test_a_keys_partition_is_the_one_that_javas_clients_choose(key: bytes, hashed: int) -> None:
     """The hashes are those of the tests of Kafka's Java client, whose partitions are numbered by 31 bits of them."""
     for partitions in (12, 2**31 - 1):
-        outgoing = Outgoing("r", "t", key, b"", [], parse_rule("murmur2"), 29)
+        outgoing = OutgoingRecord("r", "t", key, b"", [], parse_rule("murmur2"), 29)
         assert partition_of(outgoing, partitions) == (hashed & 0x7FFFFFFF) % partitions
 
 
 def test_a_partition_follows_from_the_rule_the_key_and_the_message() -> None:
     def at(rule: str, key: bytes | None, partitions: int = 12) -> int:
-        return partition_of(Outgoing("r", "t", key, b"", [], parse_rule(rule), 29), partitions)
+        return partition_of(OutgoingRecord("r", "t", key, b"", [], parse_rule(rule), 29), partitions)
 
     assert at("murmur2", b"k") == 8
     assert at("crc32", b"k") == confluent_kafka.consistent(b"k", 12)
     assert at("murmur2", None) == at("crc32", None) == at("message-id", b"k") == 29 % 12
     assert at("partition:5", b"k") == 5
-    with pytest.raises(RefusedError, match="no partition 12"):
+    with pytest.raises(UnfitError, match="no partition 12"):
         at("partition:12", b"k")
     assert parse_rule("partition:5") == PartitionRule("partition", 5)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from journal.routing.selector.selector import Selector
-from journal.routing.view import MessageView
+from journal.routing.view import MessageFields
 from journal.sources.filters import Filters
 from journal.store.model import Message, QueueConfig, Routing, Value
 from journal.store.records import encode_message
@@ -47,7 +47,7 @@ def test_a_queues_filter_and_a_routes_filter_of_one_text_are_of_the_same_message
         selector = Selector(text)
         for message in MESSAGES:
             stored = pb.Message.FromString(encode_message(message))
-            routed = selector.selects(MessageView(ID, stored).value)
+            routed = selector.selects(MessageFields(ID, stored).value)
             assert takes(message, QueueConfig("q", "in.a", filter=text)) is routed, (text, message)
 
 

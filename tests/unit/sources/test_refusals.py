@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from journal.errors import ConfigError
-from journal.routing.outcomes import OnError, Reason, Refusal
+from journal.routing.outcomes import OnError, Reason, RouteRefusal
 from journal.routing.parts import SourceConfig
 from journal.routing.record_in import Sources, policy_of
 from tests.unit.routing.building import OWN, config, record, source
@@ -60,7 +60,7 @@ def test_the_size_of_a_dead_letter_is_what_its_topic_takes_when_it_is_made() -> 
 
     def sent() -> bytes | None:
         refused = sources.convert(record(b"\xff" * 2000))
-        assert isinstance(refused, Refusal)
+        assert isinstance(refused, RouteRefusal)
         assert refused.dead_letter is not None
         return refused.dead_letter.value
 

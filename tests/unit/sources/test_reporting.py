@@ -11,7 +11,7 @@ import pytest
 from journal.errors import KafkaUnavailableError
 from journal.kafka.ports import Kafka, Sent
 from journal.sources import reporting
-from journal.sources.reporting import Reporter
+from journal.sources.reporting import SourcesReporter
 from journal.v1.journal_pb2 import SourcesReport
 
 DEADLINE_S = 10.0
@@ -52,7 +52,7 @@ def test_a_report_that_fails_is_followed_by_the_next(
 ) -> None:
     monkeypatch.setattr(reporting, "REPORT_EVERY_S", 0.001)
     reports, left = _Reports(*meets), list(statuses)
-    reporter = Reporter(
+    reporter = SourcesReporter(
         cast(Kafka, reports), "flights", "first", lambda: left.pop(0) if len(left) > 1 else left[0], DEADLINE_S
     )
     reporter.start()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from journal.errors import InvalidOperationError
-from journal.sources.stops import Place, Stops
+from journal.sources.stops import RecordPlace, Stops
 
-PLACE = Place("t", 2, 41)
+PLACE = RecordPlace("t", 2, 41)
 
 
 def test_a_stopped_source_goes_on_once_it_is_granted() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from journal.errors import GapError, KafkaRefusedError
-from streams.reading.ahead import Ahead, Batches
+from streams.reading.ahead import Batches, ReadAhead
 
 ZERO: Batches = {0: [(5, 1, b"a")]}
 BOTH: Batches = {0: [(6, 1, b"b")], 1: [(7, 1, b"c")]}
@@ -48,14 +48,14 @@ class Reads:
         self._ends[-1].set_exception(error)
 
 
-def run(test: Callable[[Reads, Ahead], Coroutine[Any, Any, None]]) -> None:
+def run(test: Callable[[Reads, ReadAhead], Coroutine[Any, Any, None]]) -> None:
     """In a loop of its own, in which nothing goes wrong that nobody is told of."""
     unheard: list[dict[str, Any]] = []
 
     async def heard() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: unheard.append(context))
         reads = Reads()
-        ahead = Ahead(reads)
+        ahead = ReadAhead(reads)
         try:
             await test(reads, ahead)
         finally:
@@ -73,7 +73,7 @@ async def turns_of_the_loop() -> None:
 
 
 def test_it_reads_once_however_often_it_is_begun_and_again_when_that_is_taken() -> None:
-    async def test(reads: Reads, ahead: Ahead) -> None:
+    async def test(reads: Reads, ahead: ReadAhead) -> None:
         ahead.begin(1, {0}, 100)
         ahead.begin(1, {0, 1}, 200)
         await reads.until_begun()
@@ -90,7 +90,7 @@ def test_it_reads_once_however_often_it_is_begun_and_again_when_that_is_taken() 
 
 
 def test_what_was_read_is_given_once_and_nothing_where_nothing_was_begun() -> None:
-    async def test(reads: Reads, ahead: Ahead) -> None:
+    async def test(reads: Reads, ahead: ReadAhead) -> None:
         assert await ahead.take(1, LONG_S) == {}
         ahead.begin(1, {0}, 100)
         await reads.until_begun()
@@ -103,7 +103,7 @@ def test_what_was_read_is_given_once_and_nothing_where_nothing_was_begun() -> No
 
 
 def test_it_is_waited_for_while_it_is_under_way() -> None:
-    async def test(reads: Reads, ahead: Ahead) -> None:
+    async def test(reads: Reads, ahead: ReadAhead) -> None:
         ahead.begin(1, {0}, 100)
         taking = asyncio.ensure_future(ahead.take(1, LONG_S))
         await reads.until_begun()
@@ -117,7 +117,7 @@ def test_it_is_waited_for_while_it_is_under_way() -> None:
 
 @pytest.mark.parametrize("timeout_s", [0.0, 0.001])
 def test_who_does_not_wait_so_long_gets_nothing_and_the_next_one_what_it_gives(timeout_s: float) -> None:
-    async def test(reads: Reads, ahead: Ahead) -> None:
+    async def test(reads: Reads, ahead: ReadAhead) -> None:
         ahead.begin(1, {0}, 100)
         assert await ahead.take(1, timeout_s) == {}
         await reads.until_begun()
@@ -131,7 +131,7 @@ def test_who_does_not_wait_so_long_gets_nothing_and_the_next_one_what_it_gives(t
 
 
 def test_who_is_cancelled_while_it_waits_leaves_it_to_the_next_one() -> None:
-    async def test(reads: Reads, ahead: Ahead) -> None:
+    async def test(reads: Reads, ahead: ReadAhead) -> None:
         ahead.begin(1, {0}, 100)
         await reads.until_begun()
         taking = asyncio.ensure_future(ahead.take(1, LONG_S))
@@ -147,7 +147,7 @@ def test_who_is_cancelled_while_it_waits_leaves_it_to_the_next_one() -> None:
 
 
 def test_of_a_turn_that_is_over_nothing_is_given_and_the_next_turn_reads_anew() -> None:
-    async def test(reads: Reads, ahead: Ahead) -> None:
+    async def test(reads: Reads, ahead: ReadAhead) -> None:
         ahead.begin(1, {0}, 100)
         await reads.until_begun()
         ahead.begin(2, {0, 1}, 200)
@@ -164,7 +164,7 @@ def test_of_a_turn_that_is_over_nothing_is_given_and_the_next_turn_reads_anew() 
 
 @pytest.mark.parametrize("error", [GapError("gone", topic="wal", partition=0, offset=5), KafkaRefusedError("no")])
 def test_an_error_of_a_turn_that_is_over_is_dropped(error: Exception) -> None:
-    async def test(reads: Reads, ahead: Ahead) -> None:
+    async def test(reads: Reads, ahead: ReadAhead) -> None:
         ahead.begin(1, {0}, 100)
         await reads.until_begun()
         reads.fail(error)
@@ -175,7 +175,7 @@ def test_an_error_of_a_turn_that_is_over_is_dropped(error: Exception) -> None:
 
 
 def test_an_error_is_raised_once_to_the_turn_that_began_and_then_it_reads_again() -> None:
-    async def test(reads: Reads, ahead: Ahead) -> None:
+    async def test(reads: Reads, ahead: ReadAhead) -> None:
         error = GapError("gone", topic="wal", partition=0, offset=5)
         ahead.begin(1, {0, 1}, 100)
         await reads.until_begun()
@@ -193,7 +193,7 @@ def test_an_error_is_raised_once_to_the_turn_that_began_and_then_it_reads_again(
 
 
 def test_what_is_under_way_is_over_before_shards_are_left_out_and_others_are_still_given() -> None:
-    async def test(reads: Reads, ahead: Ahead) -> None:
+    async def test(reads: Reads, ahead: ReadAhead) -> None:
         ahead.begin(1, {0, 1}, 100)
         await reads.until_begun()
         leaving = asyncio.ensure_future(ahead.leave_out({0}))
@@ -207,7 +207,7 @@ def test_what_is_under_way_is_over_before_shards_are_left_out_and_others_are_sti
 
 
 def test_shards_are_left_out_of_what_was_read_already_and_each_time_some_more() -> None:
-    async def test(reads: Reads, ahead: Ahead) -> None:
+    async def test(reads: Reads, ahead: ReadAhead) -> None:
         ahead.begin(1, {0, 1, 2}, 100)
         await reads.until_begun()
         reads.give({**BOTH, 2: []})
@@ -220,7 +220,7 @@ def test_shards_are_left_out_of_what_was_read_already_and_each_time_some_more() 
 
 
 def test_what_is_read_next_has_all_shards_again() -> None:
-    async def test(reads: Reads, ahead: Ahead) -> None:
+    async def test(reads: Reads, ahead: ReadAhead) -> None:
         ahead.begin(1, {0, 1}, 100)
         await reads.until_begun()
         reads.give(BOTH)
@@ -235,7 +235,7 @@ def test_what_is_read_next_has_all_shards_again() -> None:
 
 
 def test_nothing_is_left_out_of_what_is_begun_later() -> None:
-    async def test(reads: Reads, ahead: Ahead) -> None:
+    async def test(reads: Reads, ahead: ReadAhead) -> None:
         await ahead.leave_out({0, 1})
         ahead.begin(1, {0, 1}, 100)
         await reads.until_begun()
@@ -246,7 +246,7 @@ def test_nothing_is_left_out_of_what_is_begun_later() -> None:
 
 
 def test_an_error_does_not_end_who_waits_to_leave_shards_out() -> None:
-    async def test(reads: Reads, ahead: Ahead) -> None:
+    async def test(reads: Reads, ahead: ReadAhead) -> None:
         ahead.begin(1, {0, 1}, 100)
         await reads.until_begun()
         reads.fail(KafkaRefusedError("no"))
@@ -258,7 +258,7 @@ def test_an_error_does_not_end_who_waits_to_leave_shards_out() -> None:
 
 
 def test_what_is_wrong_with_a_shard_is_raised_when_another_is_left_out() -> None:
-    async def test(reads: Reads, ahead: Ahead) -> None:
+    async def test(reads: Reads, ahead: ReadAhead) -> None:
         ahead.begin(1, {0, 1}, 100)
         await reads.until_begun()
         reads.fail(GapError("gone", topic="wal", partition=1, offset=5))
@@ -272,7 +272,7 @@ def test_what_is_wrong_with_a_shard_is_raised_when_another_is_left_out() -> None
 def test_what_is_wrong_with_a_shard_that_is_left_out_is_not_raised() -> None:
     """Where it is read from now it may be whole: that is to be read and checkpointed before it stops."""
 
-    async def test(reads: Reads, ahead: Ahead) -> None:
+    async def test(reads: Reads, ahead: ReadAhead) -> None:
         ahead.begin(1, {0, 1}, 100)
         await reads.until_begun()
         reads.fail(GapError("gone", topic="wal", partition=1, offset=5))
@@ -283,7 +283,7 @@ def test_what_is_wrong_with_a_shard_that_is_left_out_is_not_raised() -> None:
 
 
 def test_what_is_under_way_when_it_is_closed_ends_in_silence() -> None:
-    async def test(reads: Reads, ahead: Ahead) -> None:
+    async def test(reads: Reads, ahead: ReadAhead) -> None:
         ahead.begin(1, {0}, 100)
         await reads.until_begun()
         ahead.close()
@@ -295,7 +295,7 @@ def test_what_is_under_way_when_it_is_closed_ends_in_silence() -> None:
 
 
 def test_so_does_what_fails_as_it_is_dropped() -> None:
-    async def test(reads: Reads, ahead: Ahead) -> None:
+    async def test(reads: Reads, ahead: ReadAhead) -> None:
         reads.fails_when_dropped = True
         ahead.begin(1, {0}, 100)
         await reads.until_begun()
@@ -307,7 +307,7 @@ def test_so_does_what_fails_as_it_is_dropped() -> None:
 
 
 def test_so_does_an_error_that_nobody_has_taken() -> None:
-    async def test(reads: Reads, ahead: Ahead) -> None:
+    async def test(reads: Reads, ahead: ReadAhead) -> None:
         ahead.begin(1, {0}, 100)
         await reads.until_begun()
         reads.fail(KafkaRefusedError("no"))
@@ -319,7 +319,7 @@ def test_so_does_an_error_that_nobody_has_taken() -> None:
 
 
 def test_one_that_has_nothing_under_way_is_closed_too_and_as_often_as_one_likes() -> None:
-    async def test(reads: Reads, ahead: Ahead) -> None:
+    async def test(reads: Reads, ahead: ReadAhead) -> None:
         ahead.close()
         ahead.begin(1, {0}, 100)
         ahead.close()

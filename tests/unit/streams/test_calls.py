@@ -34,7 +34,7 @@ from journal.fold.sorted_frame import SortedFrame
 from journal.fold.sorting import sort_frame
 from journal.v1.journal_pb2 import Frame
 from streams.agents.agents import in_daemon_thread
-from streams.reading.calls import BUSY_TICK_S, POSTED_MAX, Answering, CalledShell, CallsEnded, Channel, Inbox
+from streams.reading.calls import BUSY_TICK_S, POSTED_MAX, CalledShell, CallsEnded, Channel, Inbox, ShellAnswers
 from streams.reading.records import Prepared
 from streams.reading.shell import WorkerShell
 from tests.support.build import JOURNAL, NONCE, add, commit, delete, frame, marker, replace, update, wal
@@ -126,7 +126,7 @@ class Sides:
         self.calling, self.answering = Channel(theirs), Channel(ours)
         self.shell = Shell()
         self.called = CalledShell(self.calling)
-        self.answers = Answering(self.shell)
+        self.answers = ShellAnswers(self.shell)
         self.ended = beside(self._answer_all)
 
     def _answer_all(self) -> None:
@@ -643,7 +643,7 @@ def test_a_call_is_made_though_whoever_called_has_gone() -> None:
     shell = Shell()
     with connected() as (theirs, channel):
         theirs.close()
-        Answering(shell).answer(channel, ("revoked", [1]))
+        ShellAnswers(shell).answer(channel, ("revoked", [1]))
     assert shell.calls == [("revoked", [1])]
 
 

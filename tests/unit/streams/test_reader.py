@@ -33,9 +33,9 @@ from journal.v1.journal_pb2 import Identity
 from streams.agents.agents import in_daemon_thread
 from streams.reading import reader as module
 from streams.reading.app import Prepare
-from streams.reading.calls import Answering, CallsEnded, Channel
+from streams.reading.calls import CallsEnded, Channel, ShellAnswers
 from streams.reading.group_settings import GroupSettings, group_settings
-from streams.reading.reader import NICE, Reader, read_for_parent
+from streams.reading.reader import NICE, ReaderProcess, read_for_parent
 from streams.reading.records import Prepared
 from streams.reading.shell import WorkerShell
 from tests.support.build import JOURNAL, add, marker, wal
@@ -164,7 +164,7 @@ class Worker:
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.directory = directory
         self.shell = Shell()
-        self.reader: Reader | None = None
+        self.reader: ReaderProcess | None = None
         self._runs = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
@@ -180,17 +180,17 @@ class Worker:
 
         asyncio.run(run())
 
-    def start(self, does: str) -> Reader:
+    def start(self, does: str) -> ReaderProcess:
         """A reader that is this program."""
         program = self.directory / "program.py"
         program.write_text(PROGRAM + does)
-        self.reader = Reader([sys.executable, "-I", "-S", str(program)])
+        self.reader = ReaderProcess([sys.executable, "-I", "-S", str(program)])
         return self.reader
 
     def run(self, does: str) -> Future[None]:
         return self.run_reader(self.start(does))
 
-    def run_reader(self, reader: Reader) -> Future[None]:
+    def run_reader(self, reader: ReaderProcess) -> Future[None]:
         self.reader = reader
         identity = Identity(journal=JOURNAL, shards=SHARDS)
         self._ended = in_daemon_thread(partial(reader.run, self.shell, SETTINGS, identity, NAME))
@@ -490,7 +490,7 @@ def test_a_shell_that_one_has_stopped_by_itself_is_called_no_more_when_that_dies
 
 def test_a_command_that_cannot_be_started_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(OperatingError, match=r"the worker's reader cannot be started: .*No such file .*none"):
-        Reader([str(tmp_path / "none")])
+        ReaderProcess([str(tmp_path / "none")])
 
 
 def test_one_that_cannot_be_started_again_ends_the_worker(worker: Worker) -> None:
@@ -499,7 +499,7 @@ def test_one_that_cannot_be_started_again_ends_the_worker(worker: Worker) -> Non
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {program} "$@"\n')
     command.chmod(0o700)
     with pytest.raises(OperatingError, match="the worker's reader cannot be started"):
-        worker.run_reader(Reader([str(command)])).result(LIMIT_S)
+        worker.run_reader(ReaderProcess([str(command)])).result(LIMIT_S)
     assert worker.shell.calls == [("assigned", 0), ("revoked", 0)]
 
 
@@ -544,7 +544,7 @@ class Child:
         self.shell = Shell()
         ours, self._theirs = socket.socketpair()
         self.channel = Channel(ours)
-        self._answering = Answering(self.shell)
+        self._answering = ShellAnswers(self.shell)
         signs, self._signs = os.pipe()
         self._stdin = os.fdopen(signs, "rb", 0)
         self._monkeypatch = monkeypatch
@@ -796,6 +796,6 @@ def test_a_reader_is_nicer_than_its_parent_and_may_log_from_a_terminals_backgrou
 
 
 def test_without_a_broker_the_worker_says_what_its_reader_says(worker: Worker) -> None:
-    running = worker.run_reader(Reader(reader_command(as_json=False, verbose=False)))
+    running = worker.run_reader(ReaderProcess(reader_command(as_json=False, verbose=False)))
     with pytest.raises(KafkaUnavailableError, match="no broker lets us in at"):
         running.result(LIMIT_S)

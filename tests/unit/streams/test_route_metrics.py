@@ -9,7 +9,7 @@ from journal.routing.config import RoutingConfig
 from journal.topics.control_keys import SOURCES_KEY, control_row, node_key
 from journal.topics.names import control_topic
 from journal.v1.journal_pb2 import NodeStatus, RouteCounts, RoutesReport, SourceReport, SourcesReport
-from streams.apps.sources import KEPT_S, Reports
+from streams.apps.sources import KEPT_S, NodeReports
 from streams.apps.web import metric_lines
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.kafka import SimulatedKafka
@@ -122,7 +122,7 @@ def test_reports_of_nodes_and_sources_are_read_from_the_control_rows_now_and_the
     routing = RoutingConfig.model_validate({"sources": [{"name": "in", "topics": ["t"]}]})
     now = [0.0]
     kafka = SimulatedKafka(broker)
-    reports = Reports(kafka, Settings(journal="j", routing=routing), lambda: now[0])
+    reports = NodeReports(kafka, Settings(journal="j", routing=routing), lambda: now[0])
     assert reports.sources() is None
     node = NodeStatus(name="one", recoveries=3)
     rows = [control_row("j", SOURCES_KEY, REPORT), control_row("j", node_key("one"), node)]
@@ -130,4 +130,4 @@ def test_reports_of_nodes_and_sources_are_read_from_the_control_rows_now_and_the
     assert (reports.sources(), reports.nodes()) == (None, [])
     now[0] += KEPT_S
     assert (reports.sources(), reports.nodes()) == (REPORT, [node])
-    assert Reports(kafka, Settings(journal="j"), lambda: now[0]).sources() is None
+    assert NodeReports(kafka, Settings(journal="j"), lambda: now[0]).sources() is None
