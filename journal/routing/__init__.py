@@ -1,4 +1,4 @@
-"""Messages to Kafka topics and back: what is decided about it. No I/O, no clock, no randomness.
+"""Messages to Kafka topics and back: the decisions, without I/O, clock or randomness.
 
 `Router` turns a message that was added into the records its routes send; `Sources` turns a source's record into a
 message. The worker and the active node put what they decide into the Kafka transactions that exist anyway.

@@ -1,4 +1,4 @@
-"""What routes and sources must be to each other: overlaps, loops, and routes that no message comes to."""
+"""Checks of all routes and sources together: overlaps, loops, and routes that no message reaches."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RoutesAndSources(Protocol):
 
 
 def faults_of(config: RoutesAndSources) -> list[str]:
-    """What is wrong with them together."""
+    """What is wrong with routes and sources together."""
     return [*_names(config), *_dead_letters(config), *_overlapping(config), *_looping(config), *_sources(config)]
 
 

@@ -14,10 +14,10 @@ class RoutingConfig(RoutingPart):
     routes: tuple[RouteConfig, ...] = ()
     sources: tuple[SourceConfig, ...] = ()
     hops_max: int = Field(default=8, ge=1, le=1000)
-    """How often a message may go out of journals, all together."""
+    """How often a message may be sent out, by all journals together."""
     dead_letter_topic: OptionalTopic = ""
     record_bytes_max: int = Field(default=1_000_000, ge=1000)
-    """A record's size, for topics of which nobody said their max.message.bytes."""
+    """The largest record for a topic whose max.message.bytes is not known."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> RoutingConfig:

@@ -32,7 +32,8 @@ def refusal(
     headers: Sequence[Header],
     bytes_max: int,
 ) -> RouteRefusal:
-    """By the policy. What is too large for the dead letter's topic too goes without its value, and then its headers."""
+    """The refusal that the policy asks for. A dead letter that is too large for its topic goes without its value, and
+    if need be without its headers."""
     if error.reason is Reason.RETURNED:  # meant so
         on_error = OnError.SKIP
     if on_error is not OnError.DEAD_LETTER:
@@ -54,13 +55,13 @@ def refusal(
 
 
 RECORD_OVERHEAD_BYTES = 128
-"""More than a batch of one record and the record's own lengths take."""
+"""Bytes beside key, value and headers: more than a batch of one record and the record's own lengths take."""
 
 _HEADER_OVERHEAD_BYTES = 10
 
 
 def record_bytes(key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> int:
-    """What a record takes of its topic's max.message.bytes, or a little more."""
+    """Bytes of a record that count against its topic's max.message.bytes, or a few more."""
     size = RECORD_OVERHEAD_BYTES + len(key or b"") + len(value or b"")
     for name, content in headers:
         size += len(name.encode()) + len(content or b"") + _HEADER_OVERHEAD_BYTES

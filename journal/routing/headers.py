@@ -1,4 +1,4 @@
-"""The header convention: what Kafka headers a message's headers and properties are, typed, and back.
+"""The header convention: a message's headers and properties as typed Kafka headers, and back.
 
 `jms.<type>.<name>`, named and encoded as the JMS Bridge does. Where that would not say whether a name was a header or
 a property, `kafka-journal.header.` or `kafka-journal.property.` stands in place of `jms.`. docs/ROUTING.md has the
@@ -29,18 +29,18 @@ ADDRESS, DELIVERY_MODE = "address", "JMSDeliveryMode"
 MOVED_ADDRESS, MOVED_QUEUE, MOVED_REASON = "origin.address", "origin.queue", "origin.reason"
 MOVED_MESSAGE = "origin.message"
 OF_ORIGIN = frozenset([MOVED_ADDRESS, MOVED_QUEUE, MOVED_REASON, MOVED_MESSAGE])
-"""Where a dead letter, or what was moved or has expired, came from; others have none of them."""
+"""Names of fields that say where a dead letter, or a moved or expired message, came from."""
 CORRELATION_ID, REPLY_TO = "JMSCorrelationID", "JMSReplyTo"
 OF_FIELDS = frozenset([MESSAGE_ID, DESTINATION, TIMESTAMP, PRIORITY, EXPIRATION, DELIVERY_TIME])
-"""What a message has as fields."""
+"""Names of headers that a message has as fields."""
 
 KAFKA_TOPIC, KAFKA_PARTITION, KAFKA_OFFSET, KAFKA_KEY = "kafka.topic", "kafka.partition", "kafka.offset", "kafka.key"
 KAFKA_FACTS = frozenset([KAFKA_TOPIC, KAFKA_PARTITION, KAFKA_OFFSET, KAFKA_KEY])
-"""Properties of a message that came from a record: of that one, so they do not go out again."""
+"""Properties that describe the record from which a message came: they do not go out again."""
 
 _JMS, _HEADER, _PROPERTY = "jms.", "kafka-journal.header.", "kafka-journal.property."
 _OWN = "kafka-journal."
-"""Before the names of `OF_ORIGIN`."""
+"""The prefix of the names in `OF_ORIGIN`."""
 _HOPS_START, _HOPS_END = "_jmsbr_", "_hops"
 _LONG, _INT, _SHORT = struct.Struct(">q"), struct.Struct(">i"), struct.Struct(">h")
 _DOUBLE, _FLOAT = struct.Struct(">d"), struct.Struct(">f")
@@ -82,7 +82,7 @@ DESTINATION_HEADER, MESSAGE_ID_HEADER = "jms.string.JMSDestination", "jms.long.J
 
 
 def of_fields(message: pb.Message) -> list[Header]:
-    """A message's fields but its address, each if it says something."""
+    """Headers for a message's fields, but its address and fields that are not set."""
     out: list[Header] = []
     if timestamp := message.timestamp:
         out.append(("jms.long.JMSTimestamp", pack_long(timestamp)))
@@ -113,7 +113,7 @@ class HeaderNames:
         self._of_headers: Kept[tuple[str, str | None], _Entry] = Kept()
         self._of_properties: Kept[tuple[str, str | None], _Entry] = Kept()
         self.may_be_cut = False
-        """A name with a NUL was among them, where Kafka's clients would end it."""
+        """Whether a name with a NUL was among them: Kafka's clients would cut it off there."""
 
     def encoded(self, message_id: int, address: bytes, message: pb.Message) -> list[Header]:
         """All of a message but its trail and what is of another record, in an order of their names.
@@ -143,7 +143,7 @@ class HeaderNames:
         return out
 
     def kafka_name(self, name: str, kind: str, place: str) -> str | None:
-        """What a header or property is called in Kafka; None if it does not go out."""
+        """The Kafka name of a header or property; None if it does not go out."""
         known = self._of_headers if place == "headers" else self._of_properties
         entry = known[name, kind] if (name, kind) in known else self._named(name, kind, known)
         return None if entry is None else entry[0]
@@ -178,12 +178,12 @@ def _typed_value(value: pb.Property) -> tuple[str | None, Any]:
 
 
 def whole(headers: Iterable[Header]) -> list[Header]:
-    """Those whose name Kafka's clients would not cut off."""
+    """The headers whose names Kafka's clients would not cut off."""
     return [header for header in headers if "\0" not in header[0]]
 
 
 def kept(headers: Iterable[Header], patterns: NamePatterns) -> list[Header]:
-    """Those of `HeaderNames.encoded` whose name in the message is one of the patterns'."""
+    """The headers of `HeaderNames.encoded` whose names in the message fit the patterns."""
     return [header for header in headers if own_name(header[0]) in patterns]
 
 
@@ -191,7 +191,7 @@ _own_names: Kept[str, str] = Kept()
 
 
 def own_name(kafka_name: str) -> str:
-    """What a header of the convention is called in the message."""
+    """The name in the message of a header of the convention."""
     found = _own_names.get(kafka_name)
     return _own_names.keep(kafka_name, _own_name(kafka_name), 2 * len(kafka_name)) if found is None else found
 
@@ -238,7 +238,7 @@ def _boolean(value: bytes) -> bool:
 
 
 def _text_or_bytes(value: bytes) -> Value:
-    """Of a header that does not say what it is."""
+    """The value of a header that does not say its type: text if it is UTF-8, else bytes."""
     try:
         return value.decode()
     except UnicodeDecodeError:
@@ -264,12 +264,12 @@ _DECODERS: Mapping[str, Callable[[bytes], Value]] = {
 
 
 class TurnedBack(NamedTuple):
-    """A record's headers as a message's."""
+    """The headers of a record, turned back into those of a message."""
 
     headers: dict[str, Value]
     properties: dict[str, Value]
     fields: dict[str, Value]
-    """Of `OF_FIELDS`."""
+    """Values of the fields named in `OF_FIELDS`."""
     hops: dict[str, int]
     """The trail: how often each journal sent it out."""
 
@@ -326,7 +326,7 @@ def _turn_back(name: str, value: bytes, back: TurnedBack) -> None:
 
 
 def header_value(name: str, value: bytes) -> Value:
-    """What a header of ours says. Raises UnfitError if it is not of its type."""
+    """The value of a header of the convention. Raises UnfitError if it is not of its type."""
     if is_hops(name):
         return _decoded(name, "int", value)
     for prefix in (_JMS, _HEADER, _PROPERTY):
@@ -336,7 +336,7 @@ def header_value(name: str, value: bytes) -> Value:
 
 
 def _typed(rest: str) -> tuple[str, str]:
-    """Type and name; no type if it is none that there is."""
+    """The type and the name; an unknown type is empty."""
     kafka_type, dot, name = rest.partition(".")
     return (kafka_type, name) if dot and kafka_type in _DECODERS else ("", rest)
 

@@ -1,4 +1,4 @@
-"""What routing gives: records to send, and refusals with what is to become of them."""
+"""The outcomes of routing: records to send, and refusals, each with its policy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from journal.words import shortened
 
 DETAIL_CHARACTERS_MAX = 1000
-"""Of what a refusal says: it goes to logs, statuses, control rows and dead letters."""
+"""Characters of a refusal's text, which goes to logs, statuses, control rows and dead letters."""
 
 Header = tuple[str, bytes | None]
 """A Kafka record's header."""
@@ -37,7 +37,7 @@ class Reason(Enum):
 
 
 class OnError(Enum):
-    """What becomes of what is refused."""
+    """The policy for a message or record that is refused."""
 
     FAIL = "fail"
     SKIP = "skip"
@@ -45,7 +45,7 @@ class OnError(Enum):
 
 
 class PartitionRule(NamedTuple):
-    """How a record comes to its partition; `partition_of` does it."""
+    """The rule by which a record gets its partition; `partition_of` applies it."""
 
     name: str
     fixed: int = -1
@@ -56,7 +56,7 @@ class ReplyRequest(NamedTuple):
 
     correlation_id: str
     address: str
-    """Where the reply is to go."""
+    """The address of the reply."""
 
 
 class OutgoingRecord(NamedTuple):
@@ -77,11 +77,11 @@ class RouteRefusal(NamedTuple):
     """A record that is not sent, or a message that is not added."""
 
     route: str
-    """Or the source."""
+    """The name of the route, or of the source."""
     topic: str
-    """The target, or where the source's record is. Empty: not known."""
+    """The target's topic, or the topic of the source's record. Empty: not known."""
     message: int
-    """As `OutgoingRecord.message`."""
+    """The message's id; of a source's record, its offset."""
     reason: Reason
     detail: str
     on_error: OnError
@@ -102,5 +102,5 @@ class UnfitError(Exception):
 
 
 def unexpected(error: Exception) -> UnfitError:
-    """The refusal that anything else comes to which a filter, template or conversion raises."""
+    """The error for anything else that a filter, template or conversion raises."""
     return UnfitError(Reason.UNEXPECTED, f"{type(error).__name__}: {error}")

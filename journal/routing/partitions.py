@@ -1,4 +1,4 @@
-"""Which partition a record goes to: a function of its key, so that a replay sends it where it went before.
+"""The partition of a record: a function of its key, so that a replay sends it where it went before.
 
 A record without a key goes by its message's id. Kafka's clients would take any partition, and two workers not the same.
 """
@@ -25,7 +25,7 @@ def parse_rule(text: str) -> PartitionRule:
 
 
 def partition_of(record: OutgoingRecord, partitions: int) -> int:
-    """The partition of a topic that has so many. Raises UnfitError for a fixed one that it has not."""
+    """The record's partition in a topic with so many. Raises UnfitError if the topic lacks the fixed one."""
     rule, key = record.rule, record.key
     if key is not None and rule.name == MURMUR2:
         return murmur2(key, partitions)

@@ -1,4 +1,4 @@
-"""What a route, a target and a source may be told, checked where it is read."""
+"""The settings of a route, a target and a source, checked as they are read."""
 
 from __future__ import annotations
 
@@ -138,62 +138,62 @@ class RoutingPart(BaseModel):
 
 
 class TargetConfig(RoutingPart):
-    """Where a route sends a message, and as what."""
+    """A target of a route: the topic, and how a message becomes a record."""
 
     topic: Annotated[str, AfterValidator(_topic_template)]
     """A topic, or a template of one."""
     key: Keys = ("message-id",)
-    """The first that the message has."""
+    """Where the record's key comes from: the first of these that the message has."""
     key_format: Literal["typed", "text"] = "typed"
-    """Of keys that are no text: as a header's value is encoded, or written out."""
+    """How a key that is no text is written: encoded as a header's value, or as text."""
     value: Literal["body", "text", "json", "cloudevents-structured", "cloudevents-binary"] = "body"
     headers: Headers = ("*",)
-    """Which of the message's headers and properties go with it."""
+    """Patterns of the headers and properties that go with the message."""
     partitioner: Annotated[str, AfterValidator(_rule)] = "murmur2"
     reply_topic: OptionalTopic = ""
-    """Where the answer to a message with JMSReplyTo is awaited."""
+    """The topic in which the answer to a message with JMSReplyTo is awaited."""
     content_type: str = Field(default="application/octet-stream", min_length=1)
-    """Of the body, in CloudEvents."""
+    """The content type of the body, in CloudEvents."""
     event_type: str = Field(default="kafka-journal.message", min_length=1)
     event_source: str = ""
-    """Empty: /kafka-journal/<journal>."""
+    """The source in CloudEvents; empty: /kafka-journal/<journal>."""
 
 
 class RouteConfig(RoutingPart):
-    """Which messages go out, and where to."""
+    """A route: the messages that go out, and their targets."""
 
     name: Name
     address: Annotated[str, AfterValidator(_address)] = "#"
     filter: Annotated[str, AfterValidator(_filter)] = ""
     targets: tuple[TargetConfig, ...] = Field(min_length=1)
     stop: bool = False
-    """A message that it matches is shown to no later route."""
+    """Whether a message that this route sends is shown to no later route."""
     on_error: OnError = OnError.FAIL
     dead_letter_topic: OptionalTopic = ""
-    """Empty: that of all routes."""
+    """The topic of dead letters; empty: the one of all routes."""
 
 
 class SourceConfig(RoutingPart):
-    """Which topics' records become messages, and of which address."""
+    """A source: the topics whose records become messages, and the address of these messages."""
 
     name: Name
     topics: tuple[Topic, ...] = ()
     pattern: Annotated[str, AfterValidator(_regex)] = ""
-    """Of whole topic names, besides `topics`."""
+    """A regular expression of whole topic names, besides `topics`."""
     address: Annotated[str, AfterValidator(_template)] = "kafka.{topic}"
     value: Literal["body", "text", "json", "cloudevents"] = "body"
     headers: Headers = ("*",)
-    """Which of the record's headers are taken."""
+    """Patterns of the record's headers that are taken."""
     start: Annotated[str, AfterValidator(_start)] = EARLIEST
     """Where to begin in a partition that has no committed offset."""
     replies: bool = False
-    """Its records are replies: each goes where the request said."""
+    """Whether the records are replies: each goes to the address that its request named."""
     requests: str = ""
     """The queue in which requests wait for their replies."""
     reply_timeout_ms: int = Field(default=300_000, ge=1000)
-    """How long a request waits there."""
+    """How long a request waits for its reply."""
     two_way: bool = False
-    """Routes may write to its topics: what they wrote there is passed over."""
+    """Whether routes may write to the source's topics: their records are passed over."""
     on_error: OnError = OnError.FAIL
     dead_letter_topic: OptionalTopic = ""
 

@@ -88,7 +88,7 @@ def _walk(pattern: tuple[str, ...], words: tuple[str, ...], same: Callable[[str,
 
 
 def _with_skips(pattern: tuple[str, ...], places: set[int]) -> set[int]:
-    """With the places behind each `#`: it may stand for nothing more."""
+    """The places, and those behind each `#`, which may stand for no more words."""
     found = set(places)
     for at in places:
         while at < len(pattern) and pattern[at] == ANY:
@@ -98,7 +98,8 @@ def _with_skips(pattern: tuple[str, ...], places: set[int]) -> set[int]:
 
 
 class NamePatterns:
-    """Which header names are taken: patterns with `*` for any characters; one after `!` takes out. The last decides."""
+    """The header names that are taken: patterns with `*` for any characters; a `!` before one excludes. The last
+    decides."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
         """Raises ValueError."""
@@ -121,7 +122,7 @@ class NamePatterns:
 
 
 def in_order(segments: Sequence[Sequence[str | None]]) -> Callable[[str], object | None]:
-    """What tells whether a text is these segments with any characters between them; None: it is not.
+    """A function that tells whether a text is these segments with any characters between them; None: it is not.
 
     A segment is characters, or None for any one. Of each the first place counts, and no place is tried again: a regular
     expression with several `.*` would try them all.
@@ -151,7 +152,7 @@ def in_order(segments: Sequence[Sequence[str | None]]) -> Callable[[str], object
 
 
 def _regex_of_ends(first: Sequence[str | None], last: Sequence[str | None] | None) -> str:
-    """Of a text's beginning and end; without a `last` the first one is all of it."""
+    """A regular expression of a text's beginning and end; without `last`, `first` is the whole text."""
     if last is None:
         return _regex_of_segment(first)
     # looked at once, at the end, while the beginning leaves room for it

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 _KEY_HEADS_KEPT = 1024
 _NAME_BYTES = 64
-"""What a name takes besides its characters."""
+"""Bytes that a name takes besides its characters."""
 _SHORT_BYTES = 64
-"""Header values of more are not kept."""
+"""Longest header value that is kept."""
 _OFFSET_BITS = 6
-"""Of an offset, in the first byte of its zigzag varint."""
+"""Bits of an offset in the first byte of its zigzag varint."""
 _OFFSETS_KEPT = 1024
 _TIMESTAMPS_KEPT = 1024
 
@@ -46,16 +46,17 @@ class _Order(NamedTuple):
 
 
 class PlainRecords:
-    """Of one source."""
+    """Makes messages from the plain records of one source."""
 
     def __init__(self, address_of: Callable[[str], str], classify: Classify) -> None:
         """`address_of` gives the address of a topic's records; empty: it is not the same for all of them."""
         self._address_of = address_of
         self._classify = classify
         self._addresses: Kept[str, tuple[str, bytes]] = Kept()
-        """Of topics; with what a message of it begins with, which is empty where there is no such address."""
+        """By topic, its address and the bytes that begin a message of it; no bytes where the topic has no one
+        address."""
         self._orders: Kept[tuple[str, ...], _Order | None] = Kept()
-        """None: headers of these names are not plain."""
+        """By the names of headers, their order; None: headers of these names are not plain."""
         self._pieces: Kept[Header, bytes] = Kept()
         self._partitions: Kept[tuple[str, int], bytes] = Kept()
 
@@ -134,7 +135,7 @@ class PlainRecords:
         return self._orders.keep(names, order, sum(map(len, names)) + _NAME_BYTES * len(names))
 
     def _piece(self, header: Header) -> bytes:
-        """Raises for a value that is not of its header's type."""
+        """The encoded property of a header. Raises an error for a value that is not of its header's type."""
         name, value = header
         found = self._classify(name)
         assert found is not None, "its names were found to be plain"
@@ -156,7 +157,7 @@ assert sorted(KAFKA_FACTS) == [KAFKA_KEY, KAFKA_OFFSET, KAFKA_PARTITION, KAFKA_T
 
 @lru_cache(maxsize=_KEY_HEADS_KEPT)
 def _key_head(size: int) -> bytes:
-    """What stands before a key of so many bytes."""
+    """The bytes before a key of so many bytes."""
     whole = property_entry(KAFKA_KEY, bytes(size))
     return whole[: len(whole) - size]
 

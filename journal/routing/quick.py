@@ -19,17 +19,17 @@ from journal.v1 import store_pb2 as pb
 
 _BODY, _HEADERS, _PROPERTIES = 0x12, 0x1A, 0x22
 _MORE = 0x80
-"""In a length's first byte: there is another one."""
+"""The bit in a length's first byte that says that another byte follows."""
 _NAME, _VALUE = 0x0A, 0x12
 _TEXT_HEADS = tuple(bytes((_VALUE, size + 2, 0x22, size)) for size in range(_MORE))
-"""What stands before a text of that length in its entry."""
+"""By length of a text, the bytes before it in its entry."""
 _BOOLEAN, _INTEGER, _REAL = 0x08, 0x10, 0x19
 _REAL_BYTES, _INTEGER_BYTES_MAX = 8, 9
 _NO_PRIORITY = b"\x28\x00"
-"""Which the store writes, and protobuf leaves out."""
+"""Priority 0, which the store writes and protobuf leaves out."""
 _TAIL_BYTES_MAX = 64
 _TAIL_KEPT_BYTES = 512
-"""What the headers of a tail take."""
+"""Bytes that the headers of a tail take."""
 
 Quick = tuple[bytes, list[Header]]
 """A message's body, and its headers without the trail."""
@@ -39,14 +39,14 @@ _Name = tuple[str, str, str]
 
 
 class QuickHeaders:
-    """What is made of names is kept, as in `HeaderNames`."""
+    """Makes headers from a message's bytes. What it makes of names is kept, as in `HeaderNames`."""
 
     def __init__(self, names: HeaderNames) -> None:
         self._names = names
         self._of_headers: Kept[bytes, _Name | None] = Kept()
         self._of_properties: Kept[bytes, _Name | None] = Kept()
         self._tails: Kept[bytes, list[Header] | None] = Kept()
-        """Of the fields behind the properties: messages come many in a millisecond."""
+        """Headers of the fields behind the properties, which many messages of one millisecond share."""
 
     def encoded(self, destination: Header, message_id: int, data: bytes, at: int) -> Quick | None:
         """A message's body, and its headers as `HeaderNames.encoded` has them; None: ask the parsed message.
@@ -112,7 +112,7 @@ class QuickHeaders:
         return body, [destination, (MESSAGE_ID_HEADER, pack_long(message_id)), *fields, *entries]
 
     def _named(self, raw: bytes, place: int) -> _Name | None:
-        """None: it is no name, or does not go out as a header."""
+        """The name in a raw entry; None: it is no name, or does not go out as a header."""
         if len(raw) < 2 or raw[0] != _NAME or len(raw) != 2 + raw[1]:
             return None
         name = raw[2:].decode()
@@ -137,7 +137,7 @@ class QuickHeaders:
         return None if kafka_name is None or encoded is None else (kafka_name, encoded)
 
     def _of_tail(self, tail: bytes) -> list[Header] | None:
-        """None: they are not in order, or are a large message's."""
+        """The headers of a message's last fields; None: they are not in order, or are a large message's."""
         try:
             message = pb.Message.FromString(tail)
         except DecodeError:

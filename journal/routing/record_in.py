@@ -1,4 +1,4 @@
-"""The way in: a source's record, to the message that it becomes. Pure; who consumes, appends and commits is elsewhere.
+"""The way in: a source's record, and the message that it becomes. Pure: consuming and appending are elsewhere.
 
 Headers that our way out made are turned back. A record that this journal itself sent out is passed over, and one that
 has been through too many journals is refused, so that nothing goes round.
@@ -29,13 +29,13 @@ from journal.store.model import PRIORITY_DEFAULT, PRIORITY_MAX, Message, Value
 
 _INT64_MAX = 2**63 - 1
 _DUPLICATE_ID = "_AMQ_DUPL_ID"
-"""The property that says a message's duplicate-detection id, as clients of Artemis name it."""
+"""The property with a message's duplicate-detection id, as clients of Artemis name it."""
 
 _SCHEMES = ("queue://", "topic://", "temp-queue://", "temp-topic://")
-"""What JMS clients of Artemis write before an address."""
+"""Prefixes that JMS clients of Artemis write before an address."""
 
 _OF_REPLIES = (f"jms.*{convention.CORRELATION_ID}", f"jms.*{convention.DESTINATION}")
-"""What a source of replies takes, whatever its `headers` say."""
+"""Headers that a source of replies takes, whatever its `headers` say."""
 
 _CONVERTERS: Mapping[str, Callable[[bytes, Mapping[str, bytes]], Enveloped]] = {
     "body": of_body,
@@ -49,22 +49,22 @@ Replies = Callable[[str, str], str | None]
 
 
 def nobody_waits(source: str, correlation_id: str) -> str | None:
-    """Without requests, as `Replies`."""
+    """`Replies` without requests: nobody waits."""
     return None
 
 
 def dead_letter_topic_of(routing: RoutingConfig, source: SourceConfig) -> str:
-    """Where a source's dead letters go; empty: it has none."""
+    """The topic of a source's dead letters; empty: it has none."""
     return source.dead_letter_topic or routing.dead_letter_topic
 
 
 def has_dead_letters(source: SourceConfig) -> bool:
-    """Whether a source may send any."""
+    """Whether a source may send dead letters."""
     return source.on_error is OnError.DEAD_LETTER or bool(source.requests)
 
 
 def policy_of(source: SourceConfig, reason: Reason) -> OnError:
-    """What becomes of what a source refuses.
+    """The policy for a record that a source refuses.
 
     A request without its reply is a dead letter, whatever else the policy is, and so is a reply that comes too late, or
     when the address that waited is there no more, rather than that it stops the source: all are to be expected of
@@ -113,7 +113,7 @@ class Sources:
         return None if found is None else found.config
 
     def topics(self, existing: Iterable[str]) -> dict[str, SourceConfig]:
-        """Of the topics that exist, those to consume, with their sources."""
+        """The topics to consume among those that exist, with their sources."""
         found = ((topic, self.source_of(topic)) for topic in existing)
         return {topic: source for topic, source in found if source is not None}
 
@@ -128,7 +128,7 @@ class Sources:
         return source.plain.encode(records, start, end, bytes_max, room)
 
     def convert(self, record: SourceRecord) -> Message | RouteRefusal:
-        """What a record becomes. Raises StateError for one of no source's topic."""
+        """The message that a record becomes, or its refusal. Raises StateError for a topic of no source."""
         topic = record.topic
         source = self._of_topic.get(topic) or self._source(topic)
         if source is None:
@@ -143,7 +143,7 @@ class Sources:
             return source.refusal(unexpected(error), record)
 
     def refuse(self, record: SourceRecord, error: UnfitError) -> RouteRefusal:
-        """What becomes of a record whose message cannot be taken. Raises StateError for one of no source's topic."""
+        """The refusal of a record whose message cannot be taken. Raises StateError for a topic of no source."""
         source = self._source(record.topic)
         if source is None:
             raise StateError(f"no source takes topic {record.topic}")
@@ -160,7 +160,7 @@ class Sources:
 
 
 class _Source:
-    """A source, ready."""
+    """A source with its parsed templates and patterns."""
 
     def __init__(
         self,
@@ -228,7 +228,7 @@ class _Source:
 
     @staticmethod
     def _destination(back: TurnedBack, found: Enveloped) -> str:
-        """The address that a record says; empty: it says none."""
+        """The address that a record names; empty: it names none."""
         said = found.address or back.fields.get(convention.DESTINATION)
         return said if isinstance(said, str) else ""
 
@@ -268,7 +268,7 @@ class _Source:
         return address
 
     def _asked_for(self, destination: str, correlation_id: Value | None) -> str:
-        """Where a reply goes: what waits for its correlation id, else the destination that it names."""
+        """The address of a reply: that of the request with its correlation id, else the destination that it names."""
         text = None if correlation_id is None else text_of(correlation_id)
         address = (None if text is None else self._replies(self.config.name, text)) or destination
         if not address:

@@ -1,4 +1,4 @@
-"""The way out: a message that was added, to the records that its routes send. Pure; the same message gives the same.
+"""The way out: a message that was added, and the records that its routes send. Pure; the same message gives the same.
 
 Hot path. Which routes an address has is found once and kept, so that a message of no route costs a look at its first
 bytes; of one that has routes, the headers are made once for all targets, and it is parsed only if something asks for
@@ -35,7 +35,7 @@ _Plain = Callable[[int, bytes, Quick], OutgoingRecord | None]
 
 
 class RouteVerdict(NamedTuple):
-    """What a route says of a message, for `routes test`."""
+    """The verdict of a route on a message, for `routes test`."""
 
     route: str
     verdict: str
@@ -77,7 +77,7 @@ class Router:
         return router
 
     def route(self, message_id: int, data: bytes) -> Sequence[OutgoingRecord | RouteRefusal]:
-        """What a message's routes send, in their order. `data` is its MESSAGE record's. Raises RowError."""
+        """The outcomes of a message's routes, in their order. `data` is that of its MESSAGE record. Raises RowError."""
         # protobuf writes fields in order, and the address is the first of them
         if len(data) > 1 and data[0] == _ADDRESS_TAG and data[1] < _SHORT:
             end = 2 + data[1]
@@ -118,7 +118,7 @@ class Router:
         return out
 
     def explain(self, message_id: int, data: bytes) -> list[RouteVerdict]:
-        """What each route says of a message."""
+        """The verdict of each route on a message."""
         view = MessageFields(message_id, parsed(data))
         verdicts: list[RouteVerdict] = []
         stopped = ""
@@ -145,7 +145,7 @@ class Router:
 
 
 class _ReadyRoute:
-    """A route, ready."""
+    """A route with its parsed pattern, selector and targets."""
 
     def __init__(self, config: RouteConfig, context: Context) -> None:
         self.config = config
@@ -155,7 +155,7 @@ class _ReadyRoute:
         self.targets = [Target(target, config, context) for target in config.targets]
 
     def selects(self, sending: MessageSending) -> bool:
-        """Whether its selector does. Raises RowError, and UnfitError if that cannot be told."""
+        """Whether the selector takes the message. Raises RowError, and UnfitError if that cannot be told."""
         assert self.selector is not None
         view = sending.view
         try:
@@ -167,7 +167,7 @@ class _ReadyRoute:
 
     @property
     def plain(self) -> _Plain | None:
-        """Of its only target, if that is plain and the route has every message."""
+        """What makes the record of most messages, if the only target is plain and the route takes every message."""
         only = self.targets[0] if len(self.targets) == 1 and self.selector is None else None
         return only.plain if only is not None and only.is_plain else None
 

@@ -36,7 +36,7 @@ class Context(NamedTuple):
     names: HeaderNames
     quick: QuickHeaders
     trail: list[Header]
-    """Of a message that has none yet."""
+    """The trail of a message that has none yet."""
 
 
 class MessageSending:
@@ -57,9 +57,9 @@ class MessageSending:
     )
 
     headers: list[Header]
-    """All but the trail."""
+    """The headers of the message, but its trail."""
     small_body: bytes | None
-    """None: it is a large one's."""
+    """The body; None: the message is a large one."""
     came_from: str
     trail: list[Header]
     hops: int
@@ -105,7 +105,7 @@ class MessageSending:
         return self._view
 
     def body(self, bytes_max: int) -> bytes:
-        """Raises UnfitError for a large one that is too large for the target, or not to be had."""
+        """The message's body. Raises UnfitError for a large one that is too large for the target, or cannot be read."""
         if self.small_body is not None:
             return self.small_body
         message = self.view.message
@@ -121,7 +121,7 @@ class MessageSending:
 
 
 def trail_of(message: pb.Message, journal: str) -> tuple[list[Header], int]:
-    """Where it came from and how often it was sent out, this time included."""
+    """The trail of a message, and how often it was sent out, this time included."""
     own, counts, origin = convention.hops_name(journal), {}, journal
     values = message.headers
     for name in values:
@@ -136,7 +136,7 @@ def trail_of(message: pb.Message, journal: str) -> tuple[list[Header], int]:
 
 
 def parsed(data: bytes) -> pb.Message:
-    """Raises RowError."""
+    """The parsed message. Raises RowError."""
     try:
         return pb.Message.FromString(data)
     except DecodeError as error:

@@ -24,12 +24,12 @@ from journal.routing.values import EventFacts, converter
 from journal.routing.view import FIELDS
 
 _SMALL_FACTOR = 8
-"""Headers and their names are at most so much longer than what they are in the message's data."""
+"""Headers take at most so many times the bytes that they take in the message's data."""
 _new = tuple.__new__  # a named tuple's own takes twice as long
 
 
 class Target:
-    """A target, ready."""
+    """A target with its parsed templates, keys and rule."""
 
     def __init__(self, config: TargetConfig, route: RouteConfig, context: Context) -> None:
         self._config = config
@@ -45,7 +45,7 @@ class Target:
         self._key_names = names.kafka_names(of) if names is not None else frozenset[str]()
         """Kafka headers that may have the key: the first of them, as a message's headers go before its properties."""
         self._key_as_is = names.kafka_names(of, text=True) if names is not None and self._text_keys else self._key_names
-        """Those of them whose bytes are the key."""
+        """Kafka headers among them whose bytes are the key as they are."""
         self._kept = NamePatterns(config.headers)
         self._rule = parse_rule(config.partitioner)
         source = config.event_source or f"/kafka-journal/{context.journal}"
@@ -181,7 +181,7 @@ class Target:
         return self._context.bytes_max.get(topic, self._context.config.record_bytes_max)
 
     def refusal(self, error: UnfitError, topic: str, sending: MessageSending) -> RouteRefusal:
-        """What becomes of a message that is not sent there."""
+        """The refusal of a message that is not sent to this target."""
         headers = sending.headers + sending.trail
         return refusal(
             error,

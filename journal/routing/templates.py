@@ -23,7 +23,7 @@ class Template:
     """A template, parsed."""
 
     def __init__(self, text: str) -> None:
-        """Raises ValueError with the position of what is no template."""
+        """Parse a template. Raises ValueError with the position of the mistake."""
         if not text:
             raise ValueError("a template is empty")
         self.text = text

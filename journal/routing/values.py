@@ -22,7 +22,7 @@ CE_JSON = "application/cloudevents+json"
 
 
 class EventFacts(NamedTuple):
-    """What a target says of its CloudEvents."""
+    """The attributes that a target gives its CloudEvents."""
 
     source: str
     type: str
@@ -30,11 +30,11 @@ class EventFacts(NamedTuple):
 
 
 Converter = Callable[[int, pb.Message, bytes], tuple[bytes, list[Header]]]
-"""Message id, message and body to a value and further headers. Raises UnfitError."""
+"""Makes a value and further headers from message id, message and body. Raises UnfitError."""
 
 
 def converter(conversion: str, kept: NamePatterns, event: EventFacts) -> Converter | None:
-    """The way out of that name; None for the body as it is."""
+    """The conversion of that name; None: the body goes out as it is."""
     match conversion:
         case "text":
             return lambda message_id, message, body: (_text(body).encode(), [])
@@ -56,7 +56,7 @@ def _text(body: bytes) -> str:
 
 
 def parsed_json(text: str | bytes, what: str) -> Any:
-    """Raises UnfitError."""
+    """The parsed JSON. Raises UnfitError."""
     try:
         return json.loads(text if isinstance(text, str) else text.decode(), parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
@@ -68,7 +68,7 @@ def _no_constant(name: str) -> None:
 
 
 def _dump(value: object) -> bytes:
-    """Raises ValueError for what JSON cannot say: numbers that are none, half a character."""
+    """A value as JSON. Raises ValueError for what JSON does not have: NaN, infinity, half a character."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
@@ -93,7 +93,7 @@ def _envelope(message_id: int, message: pb.Message, body: bytes, kept: NamePatte
 
 
 def _to_json(value: Value) -> object:
-    """JSON has no bytes, and no numbers that are none."""
+    """A value as JSON has it: bytes, NaN and infinity become objects."""
     if isinstance(value, bytes):
         return {"base64": base64.b64encode(value).decode()}
     if isinstance(value, float) and not math.isfinite(value):
@@ -102,7 +102,7 @@ def _to_json(value: Value) -> object:
 
 
 class Enveloped(NamedTuple):
-    """What a record's value says."""
+    """The body, headers and properties that a record's value holds."""
 
     body: bytes
     headers: Mapping[str, Value] = {}
@@ -122,7 +122,7 @@ def of_text(value: bytes, headers: Mapping[str, bytes]) -> Enveloped:
 
 
 def of_envelope(value: bytes, headers: Mapping[str, bytes]) -> Enveloped:
-    """The envelope of the way out. Raises UnfitError."""
+    """The content of a JSON envelope, as routes write it. Raises UnfitError."""
     found = parsed_json(value, "the value")
     if not isinstance(found, dict) or ("body" in found) == ("body_base64" in found):
         raise UnfitError(Reason.NOT_ENVELOPE, "the value is no envelope: an object with body or body_base64")
@@ -156,7 +156,7 @@ def _of_json(name: str, value: object, refused: Reason) -> Value:
 
 
 def _is_unicode(text: str) -> bool:
-    """JSON can write half a character."""
+    """Whether a text is Unicode: JSON can write half a character."""
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 

@@ -22,7 +22,7 @@ class MessageFields:
         self._properties = message.properties
 
     def value(self, name: str) -> Value | None:
-        """None where there is none."""
+        """The value of that name; None: there is none."""
         if name in FIELDS:
             return self.id if name == convention.MESSAGE_ID else field_of(self.message, name)
         for values in (self._headers, self._properties):
@@ -31,14 +31,14 @@ class MessageFields:
         return None
 
     def came_from(self) -> str:
-        """The topic whose record it was; empty: none."""
+        """The topic of the record that became this message; empty: there is none."""
         if convention.KAFKA_TOPIC not in self._properties:
             return ""
         return self._properties[convention.KAFKA_TOPIC].text
 
 
 def value_of(message: Message, name: str) -> Value | None:
-    """As of a `MessageFields`, for a message that has no id yet."""
+    """The value of that name, as `MessageFields.value` gives it, of a message that has no id yet."""
     if name in FIELDS:
         return field_of(message, name)
     return message.headers.get(name, message.properties.get(name))
@@ -65,7 +65,7 @@ def field_of(message: Message | pb.Message, name: str) -> Value | None:
 
 
 def _of_origin(message: Message | pb.Message, name: str) -> Value | None:
-    """None for a message that is where it was sent to."""
+    """A field that says where the message came from; None: it is where it was sent to."""
     if isinstance(message, pb.Message) and not message.HasField("origin"):
         return None
     origin = message.origin

@@ -31,7 +31,7 @@ from journal.store.store import MessageStore
 Partition = tuple[str, int]
 
 _OVERDUE_MAX = 100
-"""Requests that are given up in one batch."""
+"""Most requests that are given up in one batch."""
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class SourceCounts:
     """The earliest timestamp of its records, ms since 1970; 0: they have none."""
 
     def has_one_of(self, timestamp: int) -> None:
-        """One of its records has this timestamp, or none (0 and below)."""
+        """Count a record with this timestamp, ms since 1970; 0 and below: it has none."""
         if 0 < timestamp < self.oldest_ms or not self.oldest_ms:
             self.oldest_ms = max(0, timestamp)
 
@@ -58,17 +58,17 @@ class SourceBatch:
     messages: list[Incoming | PlainRun] = field(default_factory=list)
     beside: list[Sent] = field(default_factory=list)
     letters: list[Letter] = field(default_factory=list)
-    """What those records are."""
+    """The dead letters among the records in `beside`."""
     letter_bytes: Counter[Partition] = field(default_factory=Counter)
-    """What they take of their topics' limits: those of one partition are one batch of Kafka's."""
+    """Bytes of these letters by partition: those of one partition are one batch of Kafka's, which has a limit."""
     settles: list[Settles] = field(default_factory=list)
     """Requests that its replies answer, or that are given up."""
     offsets: dict[Partition, int] = field(default_factory=dict)
     counts: dict[str, SourceCounts] = field(default_factory=dict)
     stopped: dict[str, str] = field(default_factory=dict)
-    """Sources that a record stops, and why: it and what follows is not in the batch."""
+    """By source that a record stops, the reason: that record and those behind it are not in the batch."""
     stopped_at: dict[str, RecordPlace] = field(default_factory=dict)
-    """Those records."""
+    """By source that a record stops, the place of that record."""
     left: Sequence[SourceRecord] = ()
     """Records for the next batch: this one is large enough."""
 
@@ -108,7 +108,8 @@ class Converter:
         return bool(self._waiting) and any(self._source_of(record.topic).replies for record in records)
 
     def batch(self, records: Sequence[SourceRecord], records_max: int, letters_max: int) -> SourceBatch:
-        """What these become; `left` of them what would make it too large. Raises DeadlineError."""
+        """The batch that these records become; its `left` are those that would make it too large. Raises
+        DeadlineError."""
         batch, size = SourceBatch(), 0
         replies = self.has_replies(records)
         if replies:
@@ -152,7 +153,8 @@ class Converter:
         return batch
 
     def refused(self, records: Sequence[SourceRecord], error: UnfitError) -> SourceBatch:
-        """The first of these alone, as its source's policy wants it, although it could be converted."""
+        """A batch that refuses the first of these records, as its source's policy says, although it could be
+        converted."""
         batch = SourceBatch(left=records[1:])
         self._add(batch, records[0], self._sources.refuse(records[0], error), None, 1)
         return batch
@@ -198,7 +200,7 @@ class Converter:
         return batch if batch.settles or batch.stopped else None
 
     def _add_run(self, batch: SourceBatch, records: Sequence[SourceRecord], run: PlainRun, letters_max: int) -> int:
-        """For how many of these records, which have become the run, there was room as of `_add`."""
+        """Add a run; the number of its records for which there was room, as `_add` counts it."""
         last = records[-1]
         source = self._source_of(last.topic)
         if source.name in batch.stopped:
@@ -229,7 +231,7 @@ class Converter:
         settles: Settles | None,
         letters_max: int,
     ) -> bool:
-        """Whether there was room for it, as far as its dead letter needs some."""
+        """Refuse a record; False if there was no room for its dead letter."""
         source = self._source_of(record.topic)
         if source.name in batch.stopped:
             return True
@@ -277,7 +279,7 @@ class Converter:
         return source
 
     def _incoming(self, one: Incoming | Message) -> Incoming:
-        """Raises UnfitError for what the store would not take."""
+        """The message as the store takes it in. Raises UnfitError for what the store would not take."""
         bad = self._bad_addresses.get(one.address)
         if bad is not None:
             raise UnfitError(Reason.BAD_ADDRESS, bad)

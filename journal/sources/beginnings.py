@@ -1,4 +1,4 @@
-"""Which topics each source has begun, by their ids: control rows of the journal.
+"""The topics that each source has begun, by their ids: control rows of the journal.
 
 Kafka deletes a topic's offsets with it. So nothing of Kafka's says that a topic without offsets came into being after
 its source had begun, as one does that was deleted and made anew; these rows do. A row is written once where its topics
@@ -23,13 +23,13 @@ Ids = Mapping[str, str]
 
 
 class BeginningRows(Protocol):
-    """What is kept; the control rows, or a test's."""
+    """Where the rows are kept: the control partition, or a test."""
 
     def read(self) -> Mapping[str, Ids | None]:
-        """By source; None: its row cannot be read. Raises OperatingError."""
+        """The rows by source; None: its row cannot be read. Raises OperatingError."""
 
     def write(self, changed: Mapping[str, Ids | None]) -> None:
-        """None: the source is not there any more. Raises OperatingError."""
+        """Write rows by source; None deletes the row of a source that is gone. Raises OperatingError."""
 
 
 class ControlBeginnings:
@@ -65,7 +65,7 @@ class Beginnings:
         self._known: dict[str, Ids | None] | None = None
 
     def unreadable(self, sources: Iterable[str]) -> set[str]:
-        """Those of these sources whose rows cannot be read."""
+        """The sources among these whose rows cannot be read."""
         known = self._read()
         return {name for name in sources if name in known and known[name] is None}
 

@@ -55,7 +55,7 @@ def headers_of(message: Message) -> Sequence[Header] | None:
 
 
 class SourceConsumer:
-    """Used by one thread."""
+    """The consumer of all sources. Used by one thread."""
 
     def __init__(self, settings: ClientSettings, group: str, clock: Clock = time.monotonic) -> None:
         self._clock = clock
@@ -71,7 +71,7 @@ class SourceConsumer:
             raise config_error(error) from error
 
     def topics(self, timeout_s: float) -> dict[str, int]:
-        """Every topic there is, and how many partitions it has."""
+        """The number of partitions of every topic there is."""
         found = self._asked("list topics", (), lambda consumer: consumer.list_topics(timeout=timeout_s))
         return {name: len(topic.partitions) for name, topic in found.topics.items() if topic.error is None}
 
@@ -80,7 +80,7 @@ class SourceConsumer:
         return self._bounds(partition, timeout_s)[0]
 
     def latest(self, partition: Partition, timeout_s: float) -> int:
-        """Behind the last record that is committed."""
+        """The offset behind the last committed record."""
         return self._bounds(partition, timeout_s)[1]
 
     def at(self, partition: Partition, timestamp_ms: int, timeout_s: float) -> int:
@@ -119,7 +119,7 @@ class SourceConsumer:
         return max(self._positions[partition], self._ends.get(partition, 0))
 
     def stopped(self) -> dict[Partition, JournalError]:
-        """Partitions that give nothing more, and why."""
+        """By partition that gives nothing more, the error that stopped it."""
         return dict(self._stopped)
 
     def lag(self, positions: Mapping[Partition, int]) -> dict[Partition, int]:

@@ -1,4 +1,4 @@
-"""Which queues take a message: a queue's filter is a selector over its headers, properties and fields."""
+"""The queues that take a message: a queue's filter is a selector over its headers, properties and fields."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from journal.store.store import MessageStore
 log = logging.getLogger(__name__)
 
 FILTERS_BYTES_MAX = 128 * 2**20
-"""What compiled filters take: some 50,000 short ones, or 100 as long as they may be."""
+"""Bytes of all compiled filters: some 50,000 short ones, or 100 as long as they may be."""
 _CHARACTER_BYTES = 128
 _SELECTOR_BYTES = 2048
-"""What a compiled filter takes at most for each of its characters, and besides."""
+"""Bytes that a compiled filter takes at most: so many, and as many more for each of its characters."""
 
 
 class Filters:
@@ -29,10 +29,10 @@ class Filters:
         self._store = store
         self._selectors: Kept[str, Selector | SelectorError] = Kept(bytes_max, entry_bytes_max=bytes_max)
         self._failed: Kept[str, None] = Kept()
-        """Queues whose filters are none or have raised, which is told once."""
+        """Queues whose filters do not compile or have raised, which is logged once."""
 
     def takes(self, message: Message, queue: QueueConfig) -> bool:
-        """For `MessageStore.take_in`.
+        """Whether a queue takes a message, for `MessageStore.take_in`.
 
         A filter that is no selector, or that raises, is unknown for the message, which its queue therefore does not
         take: no other queue is to suffer from what somebody stored for this one.

@@ -1,4 +1,4 @@
-"""The topics that are consumed, told from others of their names by their ids, which a deletion ends.
+"""The topics that are consumed, known by their ids: a topic that is deleted and made anew has another id.
 
 An id never comes back. So what is read between two looks that show the same id is that topic's, and a batch is taken in
 only behind the second look. Where a partition was consumed up to is committed with the id of its topic.
@@ -14,13 +14,14 @@ from journal.sources.positions import Partition
 
 
 class TopicIds:
-    """As of the last look. Used by the sources' thread."""
+    """The ids of topics when they were last looked at. Used by the sources' thread."""
 
     def __init__(self) -> None:
         self._ids: dict[str, str] = {}
 
     def look(self, cluster: Cluster, topics: Collection[str], timeout_s: float) -> tuple[set[str], set[str]]:
-        """Those that are other ones than at the last look, and those that are not there. Raises OperatingError."""
+        """Look at topics: those with other ids than at the last look, and those that are missing. Raises
+        OperatingError."""
         ids = cluster.topic_ids(topics, timeout_s) if topics else {}
         anew = {topic for topic, topic_id in ids.items() if self._ids.get(topic, topic_id) != topic_id}
         self._ids |= ids
@@ -31,11 +32,11 @@ class TopicIds:
         return {(topic, number): self._ids[topic] for topic, number in partitions if topic in self._ids}
 
     def id_of(self, topic: str) -> str:
-        """Empty: it was not there."""
+        """The id of a topic; empty: it was not there."""
         return self._ids.get(topic, "")
 
     def outlived(self, positions: Mapping[Partition, Position]) -> dict[Partition, Position]:
-        """The positions that are of topics before those that have their names now."""
+        """The positions that belong to deleted topics, whose names others have now."""
         return outlived(positions, self._ids)
 
 

@@ -24,13 +24,13 @@ class Letter(NamedTuple):
     source: str
     topic: str
     what: str
-    """For people: the record's place, or the request."""
+    """The record's place, or the request, as a text for people."""
     place: RecordPlace | None
-    """Of a record."""
+    """The place of the record; None: the letter is of a request."""
 
 
 class LetterTopics:
-    """Those of a journal's sources. Used by the sources' thread."""
+    """The dead-letter topics of a journal's sources. Used by the sources' thread."""
 
     def __init__(self, settings: Settings) -> None:
         routing = settings.routing
@@ -38,14 +38,15 @@ class LetterTopics:
         self._wanted = {dead_letter_topic_of(routing, each) for each in routing.sources if has_dead_letters(each)}
         self._states: dict[str, TopicState] = {}
         self.bytes_max: dict[str, int] = {}
-        """The largest letter that topics and the journal's writer take; changes where it stands."""
+        """By topic, the largest letter that topic and the journal's writer take. This same dictionary is changed
+        later."""
         self.faults: dict[str, str] = {}
-        """Topics to which nothing can be sent, and why."""
+        """By topic to which nothing can be sent, the reason."""
         self.refused: dict[RecordPlace, str] = {}
-        """Records whose dead letters Kafka has refused, and what to say of them: their sources are to stop there."""
+        """By record whose dead letter Kafka has refused, the reason: its source is to stop there."""
 
     def look(self, cluster: Cluster, timeout_s: float) -> set[str]:
-        """Ask for them; those that are not what they were. Raises OperatingError."""
+        """Ask the cluster for the topics; those that have changed. Raises OperatingError."""
         changed = set()
         for topic in sorted(self._wanted):
             state, fault = self._described(cluster, topic, timeout_s)
@@ -90,5 +91,5 @@ class LetterTopics:
 
 
 def letter_bytes(letter: OutgoingRecord) -> int:
-    """What a letter takes of its topic's limit."""
+    """Bytes of a letter that count against its topic's limit."""
     return record_bytes(letter.key, letter.value, letter.headers)

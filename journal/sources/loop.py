@@ -45,9 +45,9 @@ log = logging.getLogger(__name__)
 
 _POLL_S = 0.1
 _ASK_S = 2.0
-"""For where a partition ends, which can wait."""
+"""How long to wait for a partition's end, which can also be asked for later."""
 _TELL_S = 2.0
-"""How soon the lag is told."""
+"""How often the lag is told."""
 _PAUSE_S = 0.1
 _PAUSE_MAX_S = 30.0
 
@@ -64,7 +64,7 @@ class LoopConfig:
 
 
 class SourcesLoop:
-    """Used by one thread, but for `stop`."""
+    """The loop of one activation. Used by one thread, but for `stop`."""
 
     def __init__(
         self,
@@ -104,9 +104,9 @@ class SourcesLoop:
         self._topics: dict[str, int] = {}
         self._source_by_topic: dict[str, SourceConfig] = {}
         self._faults: dict[str, str] = {}
-        """Sources that are stopped until what is wrong with their topics is mended."""
+        """By source that is stopped until its topics are mended, the reason."""
         self._committed: dict[Partition, int] = {}
-        """What was found committed at the beginning, of stopped sources too."""
+        """The offsets that were committed when the loop began, of stopped sources too."""
         self._begun: set[str] = set()
         """Sources that have been consumed."""
         self._patience = Patience(converter, self._taking)
@@ -118,7 +118,7 @@ class SourcesLoop:
         self._stop.set()
 
     def run(self) -> None:
-        """Until stopped, or the journal takes nothing more."""
+        """Take records in until the loop is stopped, or the journal takes nothing more."""
         pause_s = _PAUSE_S
         while not self._stop.is_set():
             landed = self._taking.landed
@@ -137,7 +137,7 @@ class SourcesLoop:
     # ---- one beginning ---------------------------------------------------------------------------------------------
 
     def _consume(self) -> None:
-        """From the committed offsets until something is to begin again."""
+        """Consume from the committed offsets until the loop must begin again."""
         consumer, cluster = self._make_consumer(), self._make_cluster()
         try:
             self._begin(consumer, cluster)
@@ -172,7 +172,7 @@ class SourcesLoop:
         self._status.fail("")
 
     def _stable_positions(self, cluster: Cluster) -> dict[Partition, Position]:
-        """Of all sources, stopped ones too."""
+        """Committed positions of all sources, stopped ones too."""
         partitions = [(topic, number) for topic in self._source_by_topic for number in range(self._topics[topic])]
         return cluster.stable_positions(self._config.group, partitions, self._config.request_s)
 
@@ -234,7 +234,7 @@ class SourcesLoop:
         return "" if source is None or number >= self._topics[topic] else source.name
 
     def _tell_where(self, consumer: SourceConsumer, *, ask: bool = False) -> None:
-        """How far the sources are; with `ask` also those that are not consumed."""
+        """Tell how far the sources are; with `ask` also those that are not consumed."""
         consumed: dict[str, dict[Partition, int]] = {source.name: {} for source in self._routing.sources}
         waiting: dict[str, dict[Partition, int]] = {}
         for part, offset in self._taking.offsets.items():
@@ -351,8 +351,9 @@ class SourcesLoop:
         return self._stop_of_topics(anew)
 
     def _require_same(self, cluster: Cluster, topics: Collection[str]) -> None:
-        """That what was just read of topics is of those that are consumed. Raises Again if it is not, once their
-        sources are stopped, and TopicError if a topic is not there: brokers may say so of one that others list."""
+        """Require that what was just read of topics is of those that are consumed. Raises Again if it is not, once
+        their sources are stopped, and TopicError if a topic is not there: brokers may say so of one that others
+        list."""
         anew, gone = self._ids.look(cluster, topics, self._config.request_s)
         if anew or gone:
             self._land()
@@ -372,7 +373,7 @@ class SourcesLoop:
         return bool(of_sources)
 
     def _give_up(self, consumer: SourceConsumer, cluster: Cluster, pending: Collection[Partition]) -> None:
-        """Requests that have waited too long. Raises Again if a source is stopped."""
+        """Give up requests that have waited too long. Raises Again if a source is stopped."""
         for late in self._patience.over(consumer, self._source_of, pending):
             self._require_same(cluster, {topic for topic, _ in late.partitions})
             self._give_up_of(late.source, late.asked_ms, dict([next(iter(late.partitions.items()))]))

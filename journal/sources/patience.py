@@ -15,7 +15,7 @@ from journal.sources.taking import SourceTaking
 log = logging.getLogger(__name__)
 
 _ASK_S = 2.0
-"""For where a partition ends, which can wait."""
+"""How long to wait for a partition's end, which can also be asked for later."""
 
 
 class Late(NamedTuple):
@@ -24,7 +24,7 @@ class Late(NamedTuple):
     source: str
     asked_ms: float
     partitions: Mapping[Partition, int]
-    """Those of the source, and where they are committed."""
+    """The committed offset of each partition of the source."""
 
 
 class _Ends(NamedTuple):
@@ -35,16 +35,16 @@ class _Ends(NamedTuple):
 
 
 class Patience:
-    """Used by the sources' thread."""
+    """Knows which sources' requests are to be given up. Used by the sources' thread."""
 
     def __init__(self, converter: Converter, taking: SourceTaking) -> None:
         self._converter = converter
         self._taking = taking
         self._ends: dict[str, _Ends] = {}
-        """Of sources with requests that have waited too long: once it is reached, no reply to them has come."""
+        """By source with requests that have waited too long, its ends: once read up to there, no reply has come."""
 
     def begin(self) -> None:
-        """Other partitions are consumed."""
+        """Begin anew: other partitions are consumed."""
         self._ends = {}
 
     def over(

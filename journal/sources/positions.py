@@ -24,11 +24,11 @@ class Positions:
     """What to consume, and what cannot be."""
 
     known: dict[Partition, int] = field(default_factory=dict)
-    """Where partitions go on."""
+    """By partition, the offset at which it goes on."""
     beginning: dict[Partition, str] = field(default_factory=dict)
-    """Partitions to begin, and where: as of their source's `start`."""
+    """By partition without an offset, where to begin: its source's `start`."""
     stopped: dict[str, str] = field(default_factory=dict)
-    """Sources that are not consumed, and why."""
+    """By source that is not consumed, the reason."""
 
 
 def positions_of(

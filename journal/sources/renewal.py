@@ -18,11 +18,11 @@ COMMIT_AGAIN_S = 24 * 60 * 60.0
 """Brokers forget an offset of a group without members so long after its own last commit (offsets.retention.minutes,
 seven days unless set otherwise), however busy the group's other partitions are."""
 _COMMIT_SOONER_S = 600.0
-"""After one of those commits has failed."""
+"""The pause after one of these commits has failed."""
 
 
 class Renewal:
-    """Used by the sources' thread. Nothing depends on it."""
+    """Commits old offsets again. Used by the sources' thread; nothing depends on it."""
 
     def __init__(self, taking: SourceTaking, every_s: float) -> None:
         self._taking = taking
@@ -30,7 +30,8 @@ class Renewal:
         self._due_at = 0.0
 
     def renew(self, committed: Callable[[], Mapping[Partition, Position]], name_of: Callable[[Partition], str]) -> None:
-        """If it is time, of stopped sources too; `name_of` gives a partition's source, empty if it has none.
+        """Commit again if it is time, for stopped sources too; `name_of` gives a partition's source, empty if it has
+        none.
 
         They are as Kafka has them now, which is asked for: it forgets them with their topics.
         """

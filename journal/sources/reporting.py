@@ -44,7 +44,7 @@ class SourcesReporter:
         self._end.set()
 
     def close(self) -> None:
-        """End, and wait a little for that."""
+        """End the thread, and wait a short while for that."""
         self._end.set()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(_END_S)

@@ -27,10 +27,10 @@ from journal.store.store import MessageStore
 from journal.v1 import store_pb2 as pb
 
 REQUESTS_MAX = 100_000
-"""That may wait in one queue: each is looked at for every batch of replies."""
+"""Requests that may wait in one queue: each is looked at for every batch of replies."""
 
 _WAITING = (ReferenceState.READY, ReferenceState.SCHEDULED)
-"""What somebody holds is theirs."""
+"""States of a reference that count as waiting: a held message belongs to its holder."""
 
 
 class WaitingRequest(NamedTuple):
@@ -43,18 +43,18 @@ class WaitingRequest(NamedTuple):
 
 
 class WaitingRequests:
-    """Those of one source. Used by the sources' thread."""
+    """The waiting requests of one source. Used by the sources' thread."""
 
     def __init__(self, store: MessageStore, source: SourceConfig, clock_ms: Callable[[], float]) -> None:
         self.source = source
         self._store = store
         self._clock_ms = clock_ms
         self._seen: dict[int, WaitingRequest | None] = {}
-        """Messages of the queue; None: it asks for no reply."""
+        """By message of the queue, its request; None: the message asks for no reply."""
         self._waiting: dict[str, WaitingRequest] = {}
 
     def look(self) -> str:
-        """See what waits now; why that cannot be seen, or empty. Raises JournalError."""
+        """Look at the queue; why that cannot be done, empty if it was. Raises JournalError."""
         queue = self.source.requests
         before, self._seen, self._waiting = self._seen, {}, {}
         try:
@@ -92,11 +92,11 @@ class WaitingRequests:
         return WaitingRequest(message_id, correlation_id, address, message.timestamp or int(self._clock_ms()))
 
     def get(self, correlation_id: str) -> WaitingRequest | None:
-        """What waits for a reply with it, as of the last look."""
+        """The request with this correlation id that waited at the last look."""
         return self._waiting.get(correlation_id)
 
     def overdue(self, limit: int, now_ms: float) -> list[WaitingRequest]:
-        """Those that had waited too long at a moment, as of the last look. `now_ms` is ms since 1970."""
+        """The requests that had waited too long at `now_ms`, ms since 1970, as of the last look."""
         until = now_ms - self.source.reply_timeout_ms
         late = [request for request in self._seen.values() if request is not None and request.since < until]
         return late[:limit]
@@ -119,7 +119,7 @@ class Waiting:
         return bool(self._of_sources)
 
     def look(self, timeout_s: float) -> dict[str, str]:
-        """See what waits; sources for which that cannot be seen, and why. What was taken in must have landed.
+        """Look at all queues; by source for which that cannot be done, the reason. What was taken in must have landed.
 
         Raises DeadlineError, and whatever ends the activation.
         """
@@ -128,7 +128,7 @@ class Waiting:
         return {name: fault for name, fault in faults.items() if fault}
 
     def address(self, source: str, correlation_id: str) -> str | None:
-        """Where a source's reply goes; None: nobody waits for it. What waits for another source's is not asked."""
+        """The address of a source's reply; None: no request of this source waits for it."""
         requests = self._of_sources.get(source)
         found = None if requests is None else requests.get(correlation_id)
         return None if found is None else found.address
@@ -159,7 +159,7 @@ class Waiting:
 def unanswered(
     source: SourceConfig, message_id: int, message: Message, dead_letter_topic: str, bytes_max: int
 ) -> RouteRefusal:
-    """What becomes of a request that has waited too long."""
+    """The refusal of a request that has waited too long."""
     stored = pb.Message.FromString(encode_message(message))
     detail = f"no reply has come in {source.reply_timeout_ms / 1000:g} s (reply_timeout_ms)"
     return refusal(

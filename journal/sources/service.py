@@ -39,13 +39,13 @@ from journal.words import shortened
 log = logging.getLogger(__name__)
 
 BATCH_RECORDS = 1000
-"""Of one Kafka transaction. The store's lock is held while they are appended, some 10 ms."""
+"""Records of one Kafka transaction. The store's lock is held while they are appended, some 10 ms."""
 
 BATCH_BYTES = 4 * 1024 * 1024
-"""Values of one Kafka transaction, and one record more."""
+"""Bytes of values of one Kafka transaction, which may exceed this by one record."""
 
 LIST_EVERY_S = 10.0
-"""How soon a pattern finds a new topic."""
+"""How often topics are listed, and so how soon a pattern finds a new one."""
 
 _END_S = 5.0
 
@@ -61,7 +61,7 @@ def sources_of(
 
 
 class SourcesService:
-    """One activation's. Its methods may be called from any thread."""
+    """The sources of one activation. Its methods may be called from any thread."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class SourcesService:
         self._reporter.stop()
 
     def close(self) -> None:
-        """End, and wait a little for that."""
+        """End the thread, and wait a short while for that."""
         self._loop.stop()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(_END_S)
@@ -129,7 +129,7 @@ class SourcesService:
         require_none_outlived(positions, ids, group=self._group, bootstrap_servers=settings.bootstrap_servers)
 
     def status(self) -> dict[str, Any]:
-        """How the sources stand, in values that JSON can say."""
+        """The state of each source, in values that JSON has."""
         return self._status.as_json()
 
     def _make_loop(self) -> SourcesLoop:

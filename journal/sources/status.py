@@ -1,4 +1,4 @@
-"""How each source stands: written by the sources' thread, read by any."""
+"""The state of each source: written by the sources' thread, read by any."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ MEASURED_MS_MAX = 24 * 60 * 60 * 1000
 
 @dataclass(slots=True)
 class SourceStatus:
-    """One source, since this node was last active."""
+    """The state and figures of one source since this node was last active."""
 
     name: str
     partitions: int = 0
     records: int = 0
-    """Whose offsets are committed."""
+    """Records consumed and committed."""
     messages: int = 0
-    """That they became."""
+    """Messages that these records became."""
     refused: Counter[Reason] = field(default_factory=Counter)
     dead_letters: int = 0
     lag: int = 0
     latency_ms: float = 0.0
-    """Of the last batch, from the timestamp of its oldest record to its commit; 0: they had none."""
+    """Latency of the last batch: from the timestamp of its oldest record to its commit; 0: it had no timestamps."""
     peaks: dict[int, float] = field(default_factory=dict)
     """The highest latency of each of the last two windows, by number."""
     error: str = ""
-    """Why it is stopped; empty: it is not."""
+    """Why the source is stopped; empty: it is not."""
     waits: bool = False
-    """What has stopped it is looked at again now and then, and it goes on by itself."""
+    """Whether the source goes on by itself: what has stopped it is looked at again now and then."""
 
     def measure(self, latency_ms: float, now_ms: float) -> None:
-        """A batch is committed so long after the timestamp of its oldest record."""
+        """Note that a batch was committed so long after the timestamp of its oldest record."""
         self.latency_ms = round(max(0.0, latency_ms), 3)
         window = int(now_ms // PEAK_MS)
         peaks = {number: peak for number, peak in self.peaks.items() if number >= window - 1}
@@ -67,7 +67,7 @@ class SourceStatus:
 
 
 class SourcesStatus:
-    """All sources. Thread-safe."""
+    """The states of all sources. Thread-safe."""
 
     def __init__(self, sources: Mapping[str, SourceStatus], clock_ms: Callable[[], float] = wall_ms) -> None:
         self._lock = threading.Lock()
@@ -86,7 +86,7 @@ class SourcesStatus:
                 setattr(status, name, getattr(status, name) + count)
 
     def committed(self, source: str, oldest_ms: int) -> None:
-        """A batch with records of a source is committed; `oldest_ms` is the earliest timestamp of them, or 0."""
+        """Note that a batch with records of a source is committed; `oldest_ms` is their earliest timestamp, or 0."""
         if not oldest_ms:
             return
         now_ms = self._clock_ms()
@@ -105,25 +105,25 @@ class SourcesStatus:
             status.lag = status.lag if lag is None else lag
 
     def stop(self, source: str, error: str, *, waits: bool) -> bool:
-        """Why a source is stopped; empty: it goes on. Whether that is news."""
+        """Note why a source is stopped; empty: it goes on. Whether that is news."""
         with self._lock:
             status = self._sources[source]
             before, status.error, status.waits = status.error, error, waits
             return error != before
 
     def dropped(self, unrouted: int, duplicates: int) -> None:
-        """Messages that no queue takes, and those whose duplicate-detection id was seen."""
+        """Count messages that no queue takes, and messages whose duplicate-detection id was seen."""
         with self._lock:
             self._unrouted += unrouted
             self._duplicates += duplicates
 
     def pause(self, *, paused: bool) -> None:
-        """Whether the journal is full, so that nothing is consumed."""
+        """Note whether the journal is full, so that nothing is consumed."""
         with self._lock:
             self._paused = paused
 
     def fail(self, error: str) -> None:
-        """Why all of it is waiting; empty: it is not."""
+        """Note why all sources wait; empty: they do not."""
         with self._lock:
             self._error = error
 

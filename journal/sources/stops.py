@@ -10,7 +10,7 @@ from journal.errors import InvalidOperationError
 
 
 class RecordPlace(NamedTuple):
-    """A record of a source."""
+    """The place of a source's record."""
 
     topic: str
     partition: int
@@ -21,7 +21,7 @@ class RecordPlace(NamedTuple):
 
 
 class Resumption(NamedTuple):
-    """What an operator asks for: that a source goes on, and whether without the record that has stopped it."""
+    """An operator's request that a source goes on, maybe without the record that has stopped it."""
 
     source: str
     skip: RecordPlace | None
@@ -31,7 +31,7 @@ class Resumption(NamedTuple):
 
 
 class Stops:
-    """Thread-safe: the loop stops sources, and operators have them go on."""
+    """The sources that are stopped. Thread-safe: the loop stops sources, and operators have them go on."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -48,7 +48,7 @@ class Stops:
             self._places.update(places)
 
     def reasons(self) -> dict[str, str]:
-        """Why each source that is stopped is."""
+        """By stopped source, the reason."""
         with self._lock:
             return dict(self._reasons)
 
@@ -78,13 +78,13 @@ class Stops:
             return asked
 
     def asked(self) -> Resumption | None:
-        """What is to be done next. A skip of another record than the one that stops its source now is not."""
+        """The next request to grant. A skip of another record than the one that stops its source now is void."""
         with self._lock:
             places = self._places
             return next((each for each in self._asked if each.skip in (None, places.get(each.source))), None)
 
     def granted(self, done: Resumption) -> list[Resumption]:
-        """The source goes on. What else was asked for it is void, and returned: it was for where it stood."""
+        """Note that the source goes on. Other requests for it are void, and returned: they were for where it stood."""
         with self._lock:
             void = [each for each in self._asked if each.source == done.source and each != done]
             self._asked = [each for each in self._asked if each.source != done.source]

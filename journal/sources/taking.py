@@ -52,11 +52,11 @@ class BatchUnderWay(NamedTuple):
 
 
 class Again(Exception):
-    """Raised inside, to begin again at the committed offsets: nothing is wrong."""
+    """Raised within the loop, to begin again at the committed offsets: nothing is wrong."""
 
 
 class SourceTaking:
-    """Used by the sources' thread. Raises Again when `stop` is set."""
+    """Takes batches into the journal. Used by the sources' thread. Raises Again when `stop` is set."""
 
     def __init__(
         self,
@@ -71,9 +71,9 @@ class SourceTaking:
         batch_records: int,
     ) -> None:
         self.offsets: dict[Partition, int] = {}
-        """What was committed last, or is on its way, of partitions that are consumed."""
+        """By partition that is consumed, the offset committed last or on its way."""
         self.landed = 0
-        """How many batches are in the journal."""
+        """Number of batches that are in the journal."""
         self._store = store
         self._takes = takes
         self._converter = converter
@@ -83,16 +83,16 @@ class SourceTaking:
         self._group = group
         self._sizing = Sizing(batch_records)
         self._suspected: Sequence[Letter] = ()
-        """Of the last batch, dead letters of which one was refused."""
+        """Dead letters of the last batch, if one of them was refused."""
 
     # ---- batches ---------------------------------------------------------------------------------------------------
 
     def batch(self, records: Sequence[SourceRecord]) -> SourceBatch:
-        """What as many of these become as go into one batch. Raises DeadlineError."""
+        """A batch of as many of these records as go into one. Raises DeadlineError."""
         return self._converter.batch(records, self._sizing.records_max, self._sizing.letters_max)
 
     def overdue(self, source: str, now_ms: float, offsets: Mapping[Partition, int]) -> SourceBatch | None:
-        """As of `Converter`."""
+        """A batch that gives up the source's requests that have waited too long; None: there are none."""
         return self._converter.overdue(source, now_ms, offsets, self._sizing.letters_max)
 
     def take_in(self, batch: SourceBatch, records: Sequence[SourceRecord]) -> tuple[SourceBatch, BatchUnderWay | None]:
@@ -143,7 +143,7 @@ class SourceTaking:
         raise Again
 
     def wait_a_little(self, flight: BatchUnderWay) -> None:
-        """For the batch on its way, while nothing else has arrived."""
+        """Wait a moment for the batch on its way, while nothing else has arrived."""
         _wait_for(flight.taken.completion, _POLL_S / 10)
 
     def land(self, flight: BatchUnderWay) -> None:

@@ -1,4 +1,4 @@
-"""Agents of a service's own: what they are told of operations, what they give back, and how they are called.
+"""The agents of a service: what they are told of operations, what they give back, and how they are called.
 
 An agent is a function, plain or async, that returns nothing, an iterable of outputs, or yields them. A plain one is
 called in the thread of its shard, an async one in the app's event loop while that thread waits: so a shard's agents are
@@ -30,7 +30,7 @@ named by `/health`."""
 
 
 ANY_PARTITION = -1
-"""The client chooses one by the key."""
+"""The partition of an output: the Kafka client chooses one by the key."""
 
 
 class Told(NamedTuple):
@@ -48,7 +48,7 @@ class Told(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """A function of the service's own, under a name that its topic and transactions go by."""
+    """A function of the service, with the name that its topic and transactions bear."""
 
     name: str
     function: Callable[[Any], Any]
@@ -60,7 +60,7 @@ class Agent:
 
 
 def in_daemon_thread(call: Callable[[], T], /) -> Future[T]:
-    """In a thread of its own, which the end of the process does not wait for: a plain agent may never return."""
+    """Call in a new thread, which the end of the process does not wait for: a plain agent may never return."""
     future: Future[T] = Future()
 
     def run() -> None:
@@ -79,10 +79,10 @@ class AgentCalls:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._under_way: dict[tuple[str, int], tuple[Agent, float]] = {}
-        """By agent and shard, and when it began."""
+        """Calls that have not returned: by agent and shard, the agent and when the call began."""
 
     def late(self) -> list[tuple[str, int, str]]:
-        """Agent, shard and what to say of calls that have taken longer than they may. Thread-safe."""
+        """Calls that take longer than they may: agent, shard, and a text for people. Thread-safe."""
         now = time.monotonic()
         return [
             (name, shard, f"agent {name}, shard {shard}: has not returned for {now - since:.0f} s")
@@ -168,14 +168,14 @@ class OperationAgents:
         self._agents = agents
         self._calls = calls
         self.told = dict.fromkeys((agent.name for agent in agents), 0)
-        """Operations by agent; for metrics."""
+        """Number of operations that each agent was told, for metrics."""
         self.errors: dict[tuple[str, int], str] = {}
         """By agent and shard, of those that raised and have not been told again since, or gave what Kafka refused and
         have not been committed since."""
         self._refused: set[tuple[str, int]] = set()
 
     def __call__(self, shard: int, happened: Sequence[Happened], frames: Mapping[int, FrameFacts]) -> list[Sent]:
-        """The outputs of all agents. Raises AgentError."""
+        """Tell all agents, and give their outputs. Raises AgentError."""
         tellings = [
             Told(shard, (offset, index, ordinal), frames[offset], op) for op, offset, index, ordinal in happened
         ]
@@ -192,7 +192,8 @@ class OperationAgents:
         return sent
 
     def blame(self, shard: int, topic: str, reason: str) -> AgentError | None:
-        """Kafka refused a record for a topic in this shard's checkpoint: the error of who gives to it, if one does."""
+        """The error of the agents that give to `topic`, of which Kafka refused a record; None if no agent gives to
+        it."""
         given = [agent.name for agent in self._agents if agent.to == topic]
         for name in given:
             self.errors[name, shard] = f"agent {name}, shard {shard}: topic {topic} refuses what it gives: {reason}"
@@ -200,21 +201,21 @@ class OperationAgents:
         return AgentError("; ".join(self.errors[name, shard] for name in given)) if given else None
 
     def committed(self, shard: int) -> None:
-        """The shard's checkpoint is committed, with all that was given for it."""
+        """Note that the shard's checkpoint is committed, with all that was given for it."""
         for agent in self._agents:
             if (agent.name, shard) in self._refused:
                 self._refused.discard((agent.name, shard))
                 self.errors.pop((agent.name, shard), None)
 
     def forget(self, shard: int) -> None:
-        """The shard is another worker's: what went wrong here is not in its way any more."""
+        """Forget the shard's errors: it is another worker's now."""
         for agent in self._agents:
             self._refused.discard((agent.name, shard))
             self.errors.pop((agent.name, shard), None)
 
 
 def check_agent(agent: Agent, others: Iterable[Agent], own_topics: Container[str]) -> None:
-    """Raises ConfigError for one that cannot be. `own_topics` are the journal's."""
+    """Check an agent. Raises ConfigError. `own_topics` are the journal's."""
     if not agent.name or not all(char.isascii() and (char.isalnum() or char in "-_") for char in agent.name):
         raise ConfigError(f"agent {agent.name!r}: a name is letters, digits, - and _; give one with name=")
     if any(other.name == agent.name for other in others):

@@ -29,7 +29,7 @@ from streams.agents.facts import AGENTS_END_S
 log = logging.getLogger(__name__)
 
 AGAIN_S = 1.0
-"""After an error, before the shard is taken over again."""
+"""The pause after an error, before the shard is taken over again."""
 
 
 class RunState(Enum):
@@ -46,7 +46,7 @@ MakeSession = Callable[[Agent, int, LocalStore], ChangeSession]
 
 
 class ChangeAgents:
-    """All of them. Called by the worker's thread, but for `runs`."""
+    """All `on_change` agents of a service. Called by the worker's thread, but for `runs`."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class ChangeAgents:
         self._runs: dict[tuple[str, int], _AgentRun] = {}
         self._ending: dict[tuple[str, int], _AgentRun] = {}
         self._told_before = dict.fromkeys((agent.name for agent in agents), 0)
-        """In shards that were given back."""
+        """Runs in shards that were given back, until they end."""
 
     def serve(self, shards: Collection[int]) -> None:
         """Tell of these shards and no others. Does not wait: an agent that is being told of another is told to its end,
@@ -92,11 +92,11 @@ class ChangeAgents:
         return all(run.ended for run in self._ending.values())
 
     def runs(self) -> list[tuple[str, int, RunState, str]]:
-        """Agent, shard, state, and what is in its way."""
+        """All runs: agent, shard, state, and what is in its way."""
         return [(run.agent.name, run.shard, run.state, run.trouble) for run in list(self._runs.values())]
 
     def told(self) -> dict[str, int]:
-        """Checkpoints that each agent was told."""
+        """Number of checkpoints that each agent was told."""
         counts = dict(self._told_before)
         for run in list(self._runs.values()):
             counts[run.agent.name] += run.told
@@ -122,7 +122,7 @@ class _AgentRun:
         self.state = RunState.OPENING
         self._met = ""
         self._blamed = False
-        """What was met is the agent's: it is not over before it is told the same again."""
+        """Whether the agent itself is to blame for the error: that is over once it has been told the same again."""
         self._told_before = 0
         self._session: ChangeSession | None = None
         self._stores = stores
@@ -140,7 +140,7 @@ class _AgentRun:
 
     @property
     def trouble(self) -> str:
-        """What is in its way: what the agent itself is to blame for, until something has been told since."""
+        """The error in its way; one of the agent itself stays until something has been told since."""
         session = self._session
         return "" if session is not None and session.told and self.state is RunState.TELLING else self._met
 
@@ -175,7 +175,7 @@ class _AgentRun:
             store.close()
 
     def _life(self, store: LocalStore) -> None:
-        """One session, whatever ends it."""
+        """Run one session, whatever ends it."""
         if self._damaged:
             store.clear()
             self._damaged = False
@@ -202,7 +202,7 @@ class _AgentRun:
             self._session, self._told_before = None, self.told
 
     def _stop_for(self, error: Exception) -> None:
-        """Tell nothing more, here, until the shard is given back."""
+        """Stop: tell nothing more here until the shard is given back."""
         self.state, self._met = RunState.STOPPED, shortened(str(error) or repr(error))
         self.stop.wait()
 

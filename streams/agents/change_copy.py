@@ -37,7 +37,7 @@ class ChangeConfig:
 
     journal: str
     table_identity: bytes
-    """Differs for another cluster, topic or journal."""
+    """The identity of the table: it differs for another cluster, topic or journal."""
     memory_identity: str
     request_timeout_s: float
     delete_retention_ms: int
@@ -46,7 +46,7 @@ class ChangeConfig:
 
 
 class AgentCopy:
-    """Used by one thread. The store stays open: it is its owner's."""
+    """An agent's copy of one shard. Used by one thread. The store stays open: it belongs to its owner."""
 
     def __init__(
         self,
@@ -80,11 +80,12 @@ class AgentCopy:
         self.place, self.name, self.mark = _NOWHERE, 0, Mark(shard=shard, offset=-1)
         """What the agent was told up to: where that is, and the mark before it, with what the next one calls it."""
         self.first = False
-        """The agent knows nothing of what it has (any more)."""
+        """Whether the agent knows nothing of the table, or nothing any more."""
         self.old_known = True
 
     def open(self) -> None:
-        """Remember, and go to where the agent stands. Raises OperatingError, CorruptionError."""
+        """Read the agent's memory, and bring the copy to where the agent stands. Raises OperatingError,
+        CorruptionError."""
         start, _ = self.reader.start_and_end(self._shard, self._config.request_timeout_s)
         newest = self.newest_mark()
         self.since = self.age.opening(newest.end)
@@ -104,7 +105,7 @@ class AgentCopy:
         self._seek()
 
     def begin_anew(self, why: Exception) -> None:
-        """From the newest mark: what the agent was told up to is nothing that the table goes on from."""
+        """Begin anew at the newest mark: the table does not go on from what the agent was told."""
         self._log(why)
         self._build()
         self._seek()
@@ -118,7 +119,7 @@ class AgentCopy:
         return end - self.place.position <= 1
 
     def named(self, place: Place) -> dict[bytes, bytes]:
-        """What is kept with the rows up to there."""
+        """Names and values that are stored with the rows up to this position."""
         return note_checkpoint(self._shard, *place) | {b"memory": _NUMBER.pack(self.memory_end)}
 
     def key_of(self, record: LogRecord) -> bytes:
@@ -140,18 +141,19 @@ class AgentCopy:
         self.reader.seek({self._shard: self.place.position}, epochs)
 
     def _is_usable(self, start: int, end: int) -> bool:
-        """Whether the copy can be gone on with: one that was away for too long may have rows that were deleted."""
+        """Whether the copy can be used again: one that was away for too long may hold rows that were deleted."""
         place = stored_place(self._store, self._shard)
         if self._store.named(b"identity") != self._identity or place is None:
             return False
         return start <= place.position <= end and not self._is_too_old(place, end)
 
     def _is_too_old(self, place: Place, end: int) -> bool:
-        """Whether rows may have been deleted behind it whose tombstones are gone; one offset is a transaction's end."""
+        """Whether rows behind the copy may have been deleted whose tombstones are gone; one offset ends a
+        transaction."""
         return end - place.position > 1 and place.stood_ms > 0 and self.age.may_lack_tombstones(place.stood_ms)
 
     def _require_fit(self, position: AgentPosition, start: int, newest: FoundMark) -> None:
-        """Raises CutOffError for a position from which the table cannot be gone on with."""
+        """Check a position. Raises CutOffError if the table does not go on from it."""
         offset, end = position.place.position, newest.end
         if not start <= offset <= end:
             raise CutOffError(f"it was told up to {offset}, and the table has {start} to {end}")
@@ -190,7 +192,7 @@ class AgentCopy:
         return position
 
     def _stored_mark(self) -> tuple[Mark, int]:
-        """The copy's, and what the next one calls it."""
+        """The copy's mark, and the name by which the next mark refers to it."""
         row = self._store.get(mark_key(self._shard))
         return (Mark(shard=self._shard, offset=-1), 0) if row is None else (Mark.FromString(row), mark_name(row))
 
@@ -205,7 +207,7 @@ class AgentCopy:
         )
 
     def _build(self) -> None:
-        """From the newest mark, with a copy of before it; the state that it had is deleted with the first telling."""
+        """Build a copy of before the newest mark, to begin there; the first telling deletes the agent's state."""
         state = dict(self._store.scan(STATE_PREFIX))
         self._clear()
         self._store.write(state.items(), {}, durable=False)
@@ -241,7 +243,7 @@ class AgentCopy:
         self._store.write((), self.named(self.place))
 
     def _copy_up_to(self, start: int, end: int) -> LogRecord | None:
-        """Rows before `end` straight into the copy, untold; the last one of them."""
+        """Read rows before `end` into the copy, and tell nobody; the last one of them."""
         reader, shard = self.reader, self._shard
         start = max(start, reader.start_and_end(shard, self._config.request_timeout_s)[0])
         rows: list[tuple[bytes, bytes | None]] = []

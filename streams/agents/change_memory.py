@@ -1,4 +1,4 @@
-"""What an `on_change` agent remembers, in Kafka: per shard its position in the table and its state.
+"""The memory of an `on_change` agent, in Kafka: by shard, its position in the table and its state.
 
     <journal>.agent.<name>      compacted, one partition a shard
         'p'                     the position: offset of the table behind a mark; the mark's name, time and leader
@@ -39,9 +39,9 @@ class AgentPosition:
 
     place: Place
     table: str
-    """Which table: bytes in hex that differ for another cluster, topic or journal."""
+    """The identity of the table, in hex: it differs for another cluster, topic or journal."""
     mark: int
-    """What the next mark calls the one that the agent was told up to; 0: none."""
+    """The name by which the next mark refers to the one that the agent was told up to; 0: there is none."""
 
 
 def position_record(topic: str, shard: int, position: AgentPosition) -> Sent:
@@ -62,17 +62,17 @@ def state_records(topic: str, shard: int, written: Mapping[bytes, bytes | None])
 
 @dataclass(slots=True)
 class Remembered:
-    """What was found in one partition of a memory topic, from some offset on."""
+    """What one partition of a memory topic holds from some offset on."""
 
     end: int
-    """Where it ended: everything before was read."""
+    """The offset at which the partition ended: everything before was read."""
     position: AgentPosition | None
     state: dict[bytes, bytes | None]
-    """None: deleted."""
+    """Values by key; None for a deleted one."""
 
 
 def read_memory(kafka: Kafka, topic: str, shard: int, since: int, *, clock: Clock, timeout_s: float) -> Remembered:
-    """What was committed to an agent's memory at or behind `since`; -1: all of it.
+    """Read what was committed to an agent's memory at or behind the offset `since`; -1: all of it.
 
     Raises RowError for what is no memory, DeadlineError.
     """

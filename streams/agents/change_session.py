@@ -45,7 +45,7 @@ _POLL_S = 0.25
 
 
 class ChangeSession:
-    """Owned by one thread."""
+    """An agent's session in one shard. Owned by one thread."""
 
     def __init__(
         self,
@@ -80,12 +80,13 @@ class ChangeSession:
         self._sent_at = 0.0
         self._told_at = 0.0
         self.told = 0
-        """Checkpoints; for metrics."""
+        """Number of checkpoints that the agent was told, for metrics."""
 
     # ---- taking over -----------------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Fence, remember, and bring the copy to where the agent stands. Raises OperatingError, CorruptionError."""
+        """Fence the last session, and bring the copy to where the agent stands. Raises OperatingError,
+        CorruptionError."""
         config = self._config
         self._producer = self._kafka.transactional_producer(agent_id(config.journal, self._agent.name, self._shard))
         self._producer.init(config.request_timeout_s)
@@ -182,7 +183,7 @@ class ChangeSession:
             self._commit([], AgentState(self._store), {}, self._copy.place._replace(stood_ms=now_ms))
 
     def _tell(self, held: Mapping[bytes, bytes | None] | None, place: Place) -> None:
-        """One telling, up to the mark before `place`; None: nothing has changed but the time."""
+        """What the agent is told up to the mark before `place`; None: nothing has changed but the time."""
         state = AgentState(self._store)
         if self._copy.first:
             for key, _ in list(self._store.scan(STATE_PREFIX)):
@@ -208,7 +209,8 @@ class ChangeSession:
         self.told += 1
 
     def _commit(self, outputs: list[Sent], state: AgentState, held: Mapping[bytes, bytes | None], place: Place) -> None:
-        """Outputs, state and position in one Kafka transaction, then rows, state and position in one local batch."""
+        """Commit outputs, state and position in one Kafka transaction, then rows, state and position in one local
+        batch."""
         producer, timeout_s = self._require_producer(), self._config.request_timeout_s
         stands = AgentPosition(place, self._config.table_identity.hex(), self._copy.name)
         records = [
@@ -229,7 +231,8 @@ class ChangeSession:
     # ---- the end ---------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """What was told and not committed will be told again. The store stays open: it is its owner's."""
+        """End the session. What was told and not committed is told again. The store stays open: it belongs to its
+        owner."""
         self._copy.close()
         if self._producer is not None:
             self._producer.close()

@@ -18,7 +18,7 @@ from journal.wire.keys import RECORD_KEY_BYTES, RECORD_TAG, record_id_of, record
 from journal.wire.rows import only_update
 
 STATE_PREFIX = b"\xff"
-"""An agent's own rows lie beside those of its copy, behind them all."""
+"""The prefix of an agent's own keys, which lie behind all rows of its copy."""
 
 
 _MARK_TAG = b"m"
@@ -56,7 +56,7 @@ class AgentState:
     def __init__(self, base: Base) -> None:
         self._base = base
         self.written: dict[bytes, bytes | None] = {}
-        """By key, None for what was deleted."""
+        """Values written since, by key; None for a deleted one."""
 
     def get(self, key: bytes) -> bytes | None:
         if key in self.written:
@@ -64,18 +64,18 @@ class AgentState:
         return self._base.get(STATE_PREFIX + key)
 
     def put(self, key: bytes, value: bytes) -> None:
-        """Raises InvalidOperationError for what is not bytes."""
+        """Store a value. Raises InvalidOperationError for what is not bytes."""
         if not isinstance(key, bytes) or not isinstance(value, bytes):
             raise InvalidOperationError(f"a state's keys and values are bytes: {key!r}, {value!r}")
         self.written[key] = value
 
     def delete(self, key: bytes) -> None:
-        """If it is there."""
+        """Delete a value, if it is there."""
         if key in self.written or self._base.get(STATE_PREFIX + key) is not None:
             self.written[key] = None
 
     def scan(self, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        """What begins with `prefix`, in order of keys; as it was when this was called."""
+        """Keys that begin with `prefix`, with their values, in order of keys; as they were when this was called."""
         size = len(STATE_PREFIX)
         there = ((key[size:], value) for key, value in self._base.scan(STATE_PREFIX + prefix))
         return _merged(there, self.written, prefix)
@@ -101,9 +101,9 @@ class Changes:
         self.mark = mark
         self.state = state
         self.now_ms = now_ms
-        """When it is told; ms since 1970."""
+        """When the agent is told, ms since 1970."""
         self.first = first
-        """Everything there is, told to an agent that knows nothing (any more): its state is empty."""
+        """Whether all rows are told, to an agent that knows nothing, or nothing any more: its state is empty."""
         self.old_known = old_known
         """False: the agent was away for longer than the topic keeps what was overwritten, and has lost its copy: what
         something was before it changed meanwhile may be told as None."""
@@ -111,7 +111,7 @@ class Changes:
         self._changed = changed
 
     def rows(self) -> Iterator[RowChange]:
-        """Every row that is not as it was, but the mark."""
+        """Every row that has changed, but the mark."""
         if self.first:
             for prefix in (b"r", b"s", b"t", b"x"):
                 yield from (RowChange(key, None, value) for key, value in self._base.scan(prefix))
@@ -122,7 +122,7 @@ class Changes:
                 yield RowChange(key, old, new)
 
     def records(self) -> Iterator[RecordChange]:
-        """The same by records: each of which a row has changed, whole as it was and as it is."""
+        """Every record of which a row has changed, whole as it was and as it is."""
         if self.first:
             yield from (RecordChange(record.id, None, record) for record in all_records(self._base))
             return
@@ -141,7 +141,7 @@ class Changes:
 def _merged(
     there: Iterable[tuple[bytes, bytes]], written: Mapping[bytes, bytes | None], prefix: bytes
 ) -> Iterator[tuple[bytes, bytes]]:
-    """What is there, in key order, with what was written since of keys that begin with `prefix`."""
+    """Rows whose keys begin with `prefix`, in key order, with what was written since."""
     own = sorted(item for item in written.items() if item[0].startswith(prefix))
     hidden = {key for key, _ in own}
     kept = (item for item in there if item[0] not in hidden)

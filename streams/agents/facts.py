@@ -1,4 +1,4 @@
-"""What agents are told of a frame."""
+"""The facts of a frame that agents are told with its operations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ AGENTS_END_S = 10.0
 
 
 class FrameFacts(NamedTuple):
-    """What of a frame concerns its operations. `timestamp` is the broker's, ms since 1970."""
+    """The facts of a frame that its operations share. `timestamp` is the broker's, ms since 1970."""
 
     epoch: int
     node: str

@@ -1,4 +1,4 @@
-"""A service's agents of Faust's own, and its other services: which of them have met something, and what.
+"""The plain Faust agents of a service, and its other services: which of them have met an error, and which one.
 
 Faust starts an agent anew that raised, and passes over what it raised at, so nothing but the log would tell.
 """
@@ -20,10 +20,10 @@ from journal.words import shortened
 
 
 class WatchedAgent(faust.Agent):
-    """An agent that knows what it has met, until it has been through something else since."""
+    """An agent that keeps its error until it has dealt with another event since."""
 
     trouble = ""
-    """What it raised, or that it takes nothing more; empty while there is nothing."""
+    """The error that it raised, or that it takes no more events; empty: there is none."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -36,7 +36,8 @@ class WatchedAgent(faust.Agent):
         return stream
 
     def _taken(self, value: Any) -> Any:
-        """Whoever asks for another event is done with the one before it; one that raised is not asked again."""
+        """Give the next event. Whoever asks for one is done with the one before it; one that raised does not ask
+        again."""
         task = asyncio.current_task()
         assert task is not None, "streams are iterated in tasks"
         if task in self._taking:
@@ -55,7 +56,7 @@ class WatchedAgent(faust.Agent):
 
 
 def troubles_of(app: faust.App) -> Mapping[str, str]:
-    """By name, what agents of Faust's have met, and why services of the app have ended that nobody started anew."""
+    """By name, the errors of Faust agents, and why services of the app have ended that nobody started anew."""
     found = {name: agent.trouble for name, agent in app.agents.items() if agent.trouble}
     for node in app.beacon.traverse():
         service = getattr(node, "data", None)  # the tree has also what is no service

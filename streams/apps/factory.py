@@ -1,4 +1,4 @@
-"""An app of a user's own over a journal: a Faust app like any other, with the journal's worker, agents and view inside.
+"""A user's app over a journal: a Faust app like any other, with the journal's worker, agents and view inside.
 
     app = make_app(load_settings(journal="orders"), view=QueueLoader)
 
@@ -49,7 +49,7 @@ LOOPBACK = "127.0.0.1"
 
 
 class JournalApp(faust.App):
-    """See `make_app`."""
+    """A Faust app with a journal's worker inside; `make_app` makes one."""
 
     def __init__(self, settings: Settings, host: JournalHost, **options: Any) -> None:
         self.settings = settings
@@ -62,12 +62,13 @@ class JournalApp(faust.App):
         add_routes(self.page, host.view, host)
 
     def page(self, path: str, *, base: type[View] = PageView, **options: Any) -> Callable[[Any], type[View]]:
-        """As Faust's; what the view cannot answer is a 404 for a queue that is not there, and else a 503."""
+        """Faust's decorator for pages. Where the view cannot answer, a page is a 404 for a missing queue, else a
+        503."""
         return super().page(path, base=base, **options)
 
     @property
     def view(self) -> GlobalView:
-        """The whole journal's tables. Raises ConfigError for an app that was made without."""
+        """The view of the whole journal's tables. Raises ConfigError for an app that was made without one."""
         if self.host.view is None:
             raise ConfigError("this app has no view: make it with view=QueueLoader, of loaders.queues")
         return self.host.view
@@ -159,7 +160,7 @@ def make_app(
 
 
 def _credentials(settings: Settings) -> CredentialsT | None:
-    """The journal's client properties as Faust has them."""
+    """The journal's client properties as Faust's settings."""
     found = aiokafka_properties(settings.client_properties)
     context = found.get("ssl_context")
     if "sasl_plain_username" in found:
@@ -217,7 +218,7 @@ class _Boot(BootStrategy):
 
 
 class _ConsumerThread(driver.AIOKafkaConsumerThread):
-    """What the journal's transactions abort is not for a service's agents either."""
+    """Faust's consumer thread, reading committed: an app's agents see nothing of aborted transactions."""
 
     def _create_worker_consumer(self, transport: driver.Transport) -> Any:
         consumer = super()._create_worker_consumer(transport)

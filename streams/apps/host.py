@@ -51,7 +51,7 @@ STANDSTILL_S = 30.0
 
 
 class JournalHost(Service):
-    """A service of the app. What it says of itself (`Watched`) may be asked for at any time."""
+    """The journal's service in the app. What it tells of itself (`Watched`) may be asked for at any time."""
 
     mundane_level = "debug"
 
@@ -71,7 +71,7 @@ class JournalHost(Service):
         self.change_agents: list[Agent] = []
         self.on_failed: Callable[[BaseException], Awaitable[None]] | None = None
         self.of_faust: Callable[[], Mapping[str, str]] = dict
-        """By name, what agents and services of Faust's have met."""
+        """The errors of Faust's own agents and services, by name."""
         self.failure: BaseException | None = None
         self._name = name
         self._has_worker = worker
@@ -92,7 +92,7 @@ class JournalHost(Service):
     # ---- life ------------------------------------------------------------------------------------------------------
 
     async def on_start(self) -> None:
-        """Raises TopicError, KafkaUnavailableError, LocalStorageError, ConfigError."""
+        """Start the worker and the view. Raises TopicError, KafkaUnavailableError, LocalStorageError, ConfigError."""
         if not self._has_worker and (self.operation_agents or self.change_agents):
             raise ConfigError("an app without a worker has no shards to tell its agents of: leave worker=False out")
         calls = self._calls = AgentCalls(asyncio.get_running_loop())
@@ -122,7 +122,7 @@ class JournalHost(Service):
             await self._close_opened(self._opening)
 
     async def _close_opened(self, opening: asyncio.Task[WorkerShell | None]) -> None:
-        """A thread cannot be cancelled: what it still opens is closed behind it."""
+        """Wait for the thread that opens the parts. It cannot be cancelled: what it still opens is closed behind it."""
         await asyncio.wait([opening])
         await asyncio.to_thread(self._close)
 
@@ -154,7 +154,7 @@ class JournalHost(Service):
         return patiently(start, given_up=lambda: self.should_stop)
 
     def _check_outputs(self, timeout_s: float) -> None:
-        """Raises TopicError for a topic of an agent's that is not there: a checkpoint must not find out."""
+        """Check the agents' topics. Raises TopicError for a missing one: a checkpoint must not be what finds out."""
         agents = {agent.to: agent.name for agent in (*self.operation_agents, *self.change_agents) if agent.to}
         cluster = self._kafka.cluster()
         try:
@@ -272,12 +272,13 @@ class AgentShell(WorkerShell):
         self._worker = worker
         self._changes = changes
         self.states: Mapping[int, str] = {}
-        """As of the last tick, like `stopped`, `waiting` and `standby_ended`."""
+        """By shard, what its worker did at the last tick; `stopped`, `waiting` and `standby_ended` are of that tick
+        too."""
         self.stopped: Mapping[int, str] = {}
         self.waiting: Mapping[int, str] = {}
         self.standby_ended: Mapping[int, str] = {}
         self.turned_at = time.monotonic()
-        """When that was."""
+        """When the last tick ended."""
         self.left: Collection[int] = ()
         """Shards that were held up when the worker stopped."""
 

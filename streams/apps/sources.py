@@ -1,4 +1,4 @@
-"""How a journal's nodes and sources stand, for a service's metrics: from the control rows, where nodes report it."""
+"""Reports of a journal's nodes and sources, for a service's metrics: nodes write them to the control rows."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from journal.v1.journal_pb2 import NodeStatus, SourceReport, SourcesReport
 log = logging.getLogger(__name__)
 
 Sample = tuple[Mapping[str, object], float]
-"""Labels and a value."""
+"""A sample of a metric: labels and a value."""
 
 KEPT_S = 2.0
-"""As often as a node reports."""
+"""How long a report is kept before it is read again: as long as a node waits between two reports."""
 
 _READ_S = 5.0
-"""Who asks for metrics does not wait for long."""
+"""How long a request for metrics waits for the control rows."""
 
 
 class NodeReports:
-    """Thread-safe."""
+    """Reads the reports, and keeps them for a moment. Thread-safe."""
 
     def __init__(self, kafka: Kafka, settings: Settings, clock: Clock = time.monotonic) -> None:
         self._kafka = kafka
@@ -45,7 +45,7 @@ class NodeReports:
         return self._newest().sources if self._has_sources else None
 
     def nodes(self) -> list[NodeStatus]:
-        """What each node reported last; none if it cannot be read now."""
+        """The last report of each node; none if it cannot be read now."""
         return [row.status for _, row in sorted(self._newest().nodes.items())]
 
     def _newest(self) -> ControlRows:
@@ -93,7 +93,7 @@ _NODE_METRICS: tuple[tuple[str, str, Callable[[NodeStatus], int]], ...] = (
 
 
 def node_metrics(nodes: Sequence[NodeStatus]) -> Iterator[tuple[str, str, str, list[Sample]]]:
-    """As `source_metrics`. Counts are since the node's last activation began."""
+    """Metrics of nodes: name, type, description and samples. Counts are since the node's last activation began."""
     for name, about, value in _NODE_METRICS:
         yield f"node_{name}", "counter", about, [({"node": node.name}, float(value(node))) for node in nodes]
 

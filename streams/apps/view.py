@@ -42,7 +42,7 @@ ANSWER_S = 10.0
 """How long a question may take: one that comes while the copy is built, or Kafka is away, is not answered."""
 
 MESSAGES_MAX = 1000
-"""Of a queue in one answer."""
+"""Most messages of a queue in one answer."""
 
 
 class StateLoader(FollowingLoader, Protocol):
@@ -84,11 +84,11 @@ class TransactionView:
     shards: int
     shards_seen: int
     operations: int
-    """In the shards seen."""
+    """Number of its operations in the shards seen."""
 
 
 class GlobalView:
-    """A copy that is looked at. Thread-safe.
+    """A copy of the whole journal's tables for questions. Thread-safe.
 
     with GlobalView(settings, QueueLoader, directory) as view:
         view.wait(60)
@@ -151,7 +151,7 @@ class GlobalView:
         self.close()
 
     def wait(self, timeout_s: float) -> None:
-        """Until it has everything that was in the table a moment ago. Raises DeadlineError."""
+        """Wait until the view has everything that was in the table a moment ago. Raises DeadlineError."""
         until = time.monotonic() + timeout_s
         while not (fitness := self.fitness()).fit:
             if time.monotonic() > until:
@@ -159,18 +159,18 @@ class GlobalView:
             time.sleep(0.02)
 
     def fitness(self) -> Fitness:
-        """Whether it follows, and how far it is behind. Never waits."""
+        """Whether the view follows the tables, and how far it is behind. Never waits."""
         follower = self._follower
         return Fitness(False, "the view is not started", 0, 0) if follower is None else follower.fitness
 
     def marks(self) -> Mapping[int, Mark]:
-        """The marks that it stood at when last looked. Never waits."""
+        """The marks at which the view stood when it was last brought on. Never waits."""
         return self._marks
 
     # ---- the follower's thread -------------------------------------------------------------------------------------
 
     def seen(self, marks: Mapping[int, Mark]) -> None:
-        """As `Watch`: between two polls, so that the state is brought to where the copy stands, and asked."""
+        """The copy stands at these marks: bring the state there, and answer questions. Called between two polls."""
         self._marks = dict(marks)
         if self._following is not None and not self._following.warm:
             self._sorted = None  # or the state of before would stay in memory beside the next one
@@ -182,10 +182,11 @@ class GlobalView:
             question()
 
     def failed(self, error: Exception) -> None:
-        """As `Watch`; the follower has logged it, and goes on."""
+        """Do nothing: the follower has logged the error, and goes on."""
 
     def _ask(self, answer: Callable[[QueueState, LocalTables], T]) -> T:
-        """Raises DeadlineError if it is not ready in time, and what `answer` raises."""
+        """Have the view's thread answer. Raises DeadlineError if that is not ready in time, and what `answer`
+        raises."""
         asked: Future[T] = Future()
 
         def question() -> None:
@@ -226,7 +227,7 @@ class GlobalView:
         return self._ask(lambda state, _: sorted(map(_queue_view, state.queues()), key=lambda found: found.config.name))
 
     def queue(self, name: str) -> QueueView:
-        """Raises QueueMissingError."""
+        """One queue. Raises QueueMissingError."""
         return self._ask(lambda state, _: _queue_view(state.queue(name)))
 
     def messages(self, name: str, limit: int = 100) -> list[MessageView]:
@@ -250,7 +251,7 @@ class GlobalView:
             snapshot.close()
 
     def age_s(self, timestamp_ms: int) -> float:
-        """How long ago that was; 0 for a time that is none."""
+        """How long ago a time was; 0 for no time."""
         return max(0.0, (wall_ms() - timestamp_ms) / 1000) if timestamp_ms else 0.0
 
 

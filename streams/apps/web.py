@@ -31,10 +31,10 @@ T = TypeVar("T")
 METRICS_TYPE = "text/plain; version=0.0.4"
 
 LIMIT_DIGITS_MAX = 9
-"""Of a number that somebody asks for."""
+"""Digits of the largest number of messages that a request may ask for."""
 
 Answer = tuple[int, Any]
-"""Status, and what is sent as JSON."""
+"""The HTTP status, and what is sent as JSON."""
 
 Page = Callable[[str], Callable[[Callable[..., Awaitable[Response]]], object]]
 """`app.page`."""
@@ -44,25 +44,25 @@ class Watched(Protocol):
     """What health and metrics tell of a running service."""
 
     def shard_states(self) -> Mapping[int, str]:
-        """Of the shards that are this service's, what their workers do."""
+        """By shard of this service, what its worker does."""
 
     def stopped_shards(self) -> Mapping[int, str]:
-        """And what those that stopped are stopped by."""
+        """By shard that has stopped, the error that stopped it."""
 
     def waiting_shards(self) -> Mapping[int, str]:
-        """And what those wait for that cannot be recovered now."""
+        """By shard that cannot be recovered now, the reason."""
 
     def standby_ended(self) -> Mapping[int, str]:
-        """And by what the standby copies of other workers' shards ended that follow no more."""
+        """By shard of another worker whose standby copy follows no more, the reason."""
 
     def standstill(self) -> str:
         """Why the worker does nothing at all: it starts, or is stuck. Empty while it runs, and without a worker."""
 
     def agent_troubles(self) -> list[tuple[str, int, str]]:
-        """Agent, shard, and what is in its way."""
+        """Agents that cannot go on: agent, shard, and the reason."""
 
     def faust_troubles(self) -> Mapping[str, str]:
-        """By name, what agents of Faust's own have met, and why other services have ended."""
+        """By name, the errors of Faust's own agents, and why other services have ended."""
 
     def tellings(self) -> Mapping[str, int]:
         """By agent, how much it was told: operations, or checkpoints."""
@@ -71,15 +71,15 @@ class Watched(Protocol):
         """By shard that is this service's, what the routes did in it; none without routes."""
 
     def sources(self) -> SourcesReport | None:
-        """How the sources stand, as the active node last reported; None: without sources, or not known now. May wait
+        """The last report of the active node about its sources; None: without sources, or not known now. May wait
         for Kafka."""
 
     def nodes(self) -> Sequence[NodeStatus]:
-        """How the nodes stand, as each last reported; none: not known now. May wait for Kafka."""
+        """The last report of each node; none: not known now. May wait for Kafka."""
 
 
 class PageView(View):
-    """A page that may ask the view: what that cannot answer is an answer too, and says why."""
+    """A page that asks the view. Where the view cannot answer, the page says why."""
 
     async def dispatch(self, request: Any) -> Any:
         try:
@@ -124,7 +124,7 @@ def add_routes(page: Page, view: GlobalView | None, watched: Watched) -> None:
 
 
 async def _in_thread(ask: Callable[[], T]) -> T:
-    """A question waits for the view's thread, so it is not asked in the event loop."""
+    """Ask the view in another thread: a question waits for the view's own thread, and would block the event loop."""
     return await asyncio.get_running_loop().run_in_executor(None, ask)
 
 
@@ -286,7 +286,7 @@ def _route_metrics(routes: Mapping[int, RoutesReport]) -> Iterable[str]:
 
 
 def _failing(watched: Watched) -> dict[str, int]:
-    """By agent, in how many shards."""
+    """Number of shards by agent."""
     counts = dict.fromkeys(watched.tellings(), 0)
     for agent, _ in {(agent, shard) for agent, shard, _ in watched.agent_troubles()}:
         counts[agent] = counts.get(agent, 0) + 1
@@ -294,7 +294,7 @@ def _failing(watched: Watched) -> dict[str, int]:
 
 
 def _view_metrics(view: GlobalView) -> Iterable[str]:
-    """Of a shard whose copy is being built nothing is known: a count that fell to 0 meanwhile would jump back."""
+    """Metrics of the view. A shard whose copy is being built is left out: its counts would fall to 0 and jump back."""
     fitness, marks = view.fitness(), {shard: mark for shard, mark in view.marks().items() if mark.offset >= 0}
     yield from _metric("view_up", "gauge", "1 while the view follows the tables.", [({}, float(fitness.fit))])
     yield from _metric("view_lag_seconds", "gauge", "How far the view is behind.", [({}, fitness.lag_ms / 1000)])

@@ -34,7 +34,7 @@ class ReadAhead:
             self._reading = asyncio.ensure_future(self._read(shards, wait_ms))
 
     async def take(self, turn: int, timeout_s: float) -> Batches:
-        """What the read that was begun gave, if it is of this turn; nothing if that takes longer. Raises what it
+        """The batches of the read that was begun, if it is of this turn; none if it takes longer. Raises what the read
         raised, but for what was wrong with a shard that was left out."""
         reading = self._reading
         if reading is None:
@@ -49,13 +49,13 @@ class ReadAhead:
         return {shard: records for shard, records in reading.result().items() if shard not in self._unwanted}
 
     async def leave_out(self, shards: Collection[int]) -> None:
-        """Nothing is under way when this returns, and what was read of these shards is not given: they are sought."""
+        """Wait for what is under way, and drop what was read of these shards: they are read from elsewhere now."""
         if self._reading is not None:
             self._unwanted.update(shards)
             await asyncio.wait([self._reading])
 
     def close(self) -> None:
-        """Drop what is under way."""
+        """Drop the read that is under way."""
         if self._reading is not None:
             self._reading.add_done_callback(_ended)
             self._reading.cancel()
@@ -63,6 +63,6 @@ class ReadAhead:
 
 
 def _ended(reading: asyncio.Task[Batches]) -> None:
-    """Nobody is left who would be told."""
+    """Take the error of a read that nobody waits for any more, so that it is not logged."""
     if not reading.cancelled():
         reading.exception()

@@ -37,7 +37,7 @@ IDLE_WAIT_S = 0.2
 
 
 class ShellStopped(Exception):
-    """Raised by a call that raised, and instead of every later one; and instead of any after the last."""
+    """Raised by a call whose shell raised, and by every later call; also by a call after the last one."""
 
 
 class ShellThread:
@@ -49,7 +49,8 @@ class ShellThread:
         self._stopped = False
 
     async def call(self, function: Callable[..., T], *arguments: Any, last: bool = False) -> T:
-        """Calls run in the order in which this was called, also when the caller is cancelled meanwhile."""
+        """Call the shell. Calls run in the order in which they were asked for, even if a caller is cancelled
+        meanwhile."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._executor, self._call, loop, function, arguments, last)
 
@@ -81,15 +82,15 @@ class StreamWorker:
         self._thread = ShellThread(self.failed)
         self._failed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._turn = 0
-        """Counts revocations: what was fetched or recovered for an older turn is not ours any more."""
+        """Number of revocations so far: what was fetched or recovered for an older turn is not ours any more."""
         self._assigned: frozenset[int] | None = None
         """None between a revocation and what follows it."""
         self._given: frozenset[int] = frozenset()
-        """Handed to the shell by `assigned` and not yet taken back."""
+        """Shards handed to the shell by `assigned` and not yet taken back."""
         self._is_moving = False
-        """The shell has been told that shards were revoked, and not yet which it has now."""
+        """Whether the shell was told that shards were revoked, and not yet which it has now."""
         self._begin: Mapping[int, int] = {}
-        """Where to read shards from. The feed seeks, between its fetches: one under way would move on."""
+        """By shard, the WAL offset to seek to. The feed seeks between its fetches: a fetch under way would move on."""
         self._reading: frozenset[int] = frozenset()
         self._applied: Mapping[int, int] = {}
         self.app = WalApp(settings, self)
@@ -104,7 +105,7 @@ class StreamWorker:
     # ---- lifecycle ---------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Returns when the group is joined and the shell has its first shards, or the worker has failed."""
+        """Start, until the group is joined and the shell has its first shards, or the worker has failed."""
         self._starting = asyncio.create_task(self.app.start())
         await asyncio.wait([self._starting, self._failed], return_when=asyncio.FIRST_COMPLETED)
         error = self._starting.exception() if self._starting.done() else None
@@ -112,7 +113,8 @@ class StreamWorker:
             self.failed(error)
 
     async def ended(self) -> BaseException | None:
-        """Waits until it is stopped (None), or failed: the error of the shell, of reading, or of Faust itself."""
+        """Wait until the worker is stopped (None), or has failed: the error of the shell, of reading, or of Faust
+        itself."""
         down = asyncio.ensure_future(self.app.wait_until_stopped())
         await asyncio.wait([self._failed, down], return_when=asyncio.FIRST_COMPLETED)
         down.cancel()
@@ -122,7 +124,7 @@ class StreamWorker:
         return self.app.crash_reason
 
     async def stop(self) -> None:
-        """The final checkpoint (unless the worker failed), its group offsets, and out of the group."""
+        """Stop: make the final checkpoint (unless the worker failed), commit its group offsets, and leave the group."""
         try:
             await self.app.stop()
             if self._starting is not None:
@@ -176,7 +178,7 @@ class StreamWorker:
     # ---- the feed --------------------------------------------------------------------------------------------
 
     async def run(self, fetcher: Service) -> None:
-        """Fetched batches to the shell, and its ticks between them, until the fetcher stops."""
+        """Hand fetched batches to the shell, and tick between them, until the fetcher stops."""
         try:
             await self._run(fetcher)
         except ShellStopped:
@@ -243,7 +245,7 @@ class StreamWorker:
                 tick_at = monotonic()
 
     def failed(self, error: BaseException) -> None:
-        """The first error counts."""
+        """End the worker with an error; the first one counts."""
         if not self._failed.done():
             self._failed.set_result(error)
 

@@ -29,7 +29,7 @@ the client waits for a broker; what is met later makes the client raise once mor
 
 
 class Client(Protocol):
-    """What is used of AIOKafkaConsumer."""
+    """The methods of AIOKafkaConsumer that are used here."""
 
     async def getmany(
         self, *places: Any, timeout_ms: int, max_records: int | None = None
@@ -48,12 +48,12 @@ class ShardBatches:
         self._fetch_bytes_max = fetch_bytes_max
         self._next: dict[int, int] = {}
         self._suspects: list[int] = []
-        """One of these has the damaged batch; to be read one by one, in this order."""
+        """Shards one of which has the damaged batch: they are read one by one, in this order."""
         self._damaged: int | None = None
         self._left = 0
-        """Bytes to be read of it record by record before it counts as whole after all."""
+        """Bytes still to be read of the damaged shard, record by record, before it counts as whole after all."""
         self._tries = 0
-        """As many more in vain, and what is read alone counts as whole."""
+        """Number of vain reads left; after them, what is read record by record counts as whole."""
         self._is_turn_of_others = False
 
     def seek(self, offsets: Mapping[int, int]) -> None:
@@ -130,7 +130,8 @@ class ShardBatches:
         return CorruptionError(what, topic=self._topic, partition=shard, offset=self._next[shard])
 
     def _is_whole(self, alone: int, records: Sequence[Record]) -> None:
-        """What was damaged may have been so on its way only."""
+        """Count a shard that was read alone as whole once enough was read: its batch may have been damaged on its way
+        only."""
         if not records:
             self._tries -= 1
         if alone == self._damaged:

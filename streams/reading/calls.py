@@ -28,15 +28,15 @@ _SIZE = struct.Struct("<Q")
 _BUFFER_BYTES = 1 << 23
 
 POSTED_MAX = 2
-"""Batches that are sent and not applied yet."""
+"""Most batches that are sent and not applied yet."""
 
 BUSY_TICK_S = 0.025
-"""How soon to look again whether they are. An answer may have been there for as long."""
+"""How soon to look again for answers. One may have been there for as long."""
 
 _TICKED = ("frames", "tick")
 
 _ENDED = "ended"
-"""Said instead of a call: there is none any more, and why."""
+"""The name of the message that says that there are no more calls, and why."""
 
 
 def is_readable(descriptor: int, timeout_s: float) -> bool:
@@ -86,11 +86,11 @@ class Channel:
         return view
 
     def has_message(self) -> bool:
-        """Whether `receive` would not wait for one to begin."""
+        """Whether a message, or a part of one, has come."""
         return is_readable(self._socket.fileno(), 0.0)
 
     def disconnect(self) -> None:
-        """Whoever waits for a message, on either side, gets DisconnectedError. For any thread."""
+        """Close the channel: whoever waits for a message, on either side, gets DisconnectedError. For any thread."""
         with suppress(OSError):  # it is disconnected already
             self._socket.shutdown(socket.SHUT_RDWR)
 
@@ -103,7 +103,7 @@ class Inbox:
 
     def __init__(self, channel: Channel) -> None:
         self._messages: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
-        """No more than `POSTED_MAX`, and the error that ends it."""
+        """Messages that have come, at most `POSTED_MAX`, and last the error that ended the channel."""
         threading.Thread(target=self._receive, args=(channel,), name="worker-inbox", daemon=True).start()
 
     def _receive(self, channel: Channel) -> None:
@@ -127,13 +127,13 @@ class CalledShell(WorkerShell):
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self._posted = 0
-        """Calls of `frames` that are not answered yet."""
+        """Number of calls of `frames` that are not answered yet."""
         self._answers = 0
         self._applied: Mapping[int, int] = {}
         self._seeks: dict[int, int] = {}
-        """What answers have said, and `seeks` has not yet."""
+        """By shard, the WAL offset to seek to that an answer has said, and `seeks` has not told yet."""
         self._tick_s: float | None = None
-        """When the shell wants its next tick, if the last answer says it."""
+        """When the shell wants its next tick, if the last answer said so."""
         self._unsorted: Collection[int] = frozenset()
 
     def _call(self, name: str, *arguments: object) -> Any:
@@ -166,7 +166,7 @@ class CalledShell(WorkerShell):
         self._seeks.clear()
 
     def frames(self, shard: int, records: Sequence[Prepared]) -> None:
-        """Returns before they are applied."""
+        """Send frames. Returns before they are applied."""
         self._await_posted(POSTED_MAX - 1)
         if shard in self._seeks:
             return  # they come again, from where it wants to be read
@@ -175,7 +175,7 @@ class CalledShell(WorkerShell):
         self._posted += 1
 
     def unsorted(self) -> Collection[int]:
-        """As of the last answer. Thread-safe."""
+        """The shards that wanted their records unsorted in the last answer. Thread-safe."""
         return self._unsorted
 
     def unreadable(self, shard: int, error: CorruptionError) -> None:
@@ -185,7 +185,7 @@ class CalledShell(WorkerShell):
             self._call("unreadable", shard, type(error).__name__, error.reason, *place)
 
     def tick(self) -> float:
-        """While frames are being applied it is not waited for: behind each the shell has its tick anyway."""
+        """Tick, unless frames are being applied: the shell ticks behind every call anyway."""
         given_s = 0.0
         while self._posted and self._channel.has_message():
             self._await_posted(self._posted - 1)
@@ -209,10 +209,10 @@ class CalledShell(WorkerShell):
         self._call("stop")
 
     def abandon(self) -> None:
-        """It is for the other process to do."""
+        """Do nothing: the other process abandons its shell by itself."""
 
     def ended(self, error: BaseException | None) -> None:
-        """Nothing is called any more: because of an error, or as it is done. Does not wait for an answer."""
+        """Say that this side calls no more, because of an error or because it is done. Does not wait for an answer."""
         self._channel.send((_ENDED, *(("", "") if error is None else (type(error).__name__, str(error)))))
 
 
@@ -231,10 +231,10 @@ class ShellAnswers:
         self._given: list[int] = []
         """Shards that the shell was given and that were not taken back."""
         self.is_stopped = False
-        """That was the shell's last call."""
+        """Whether the shell was told to stop; nothing is called after that."""
         self._answers = 0
         self._sought: dict[int, int] = {}
-        """Of each shard, the answer that said last from where it is to be read."""
+        """By shard, the number of the answer that last said from where to read it."""
 
     def answer(self, channel: Channel, message: Any) -> None:
         """Make a call and answer it. Raises CallsEnded, what the shell raises."""
@@ -251,7 +251,7 @@ class ShellAnswers:
             channel.send((answer, ticked, dict(self._shell.applied()), list(self._shell.unsorted())))
 
     def revoke(self) -> Collection[int]:
-        """Nobody calls for now: checkpoint what there is; the shards taken back. Whoever calls next has had no answer
+        """Revoke all shards, as nobody calls for now; the shards taken back. Whoever calls next has had no answer
         yet."""
         self._answers = 0
         self._sought.clear()
@@ -261,7 +261,7 @@ class ShellAnswers:
         return given
 
     def stop(self) -> None:
-        """The end, if nobody has called for it."""
+        """Stop the shell, unless its other side has called for that."""
         if not self.is_stopped:
             self._stop()
 
@@ -274,7 +274,7 @@ class ShellAnswers:
         self._shell.revoked(shards)
 
     def _frames(self, answers: int, shard: int, records: Sequence[tuple[int, int, Any]]) -> None:
-        """Unless the shard has been wanted from elsewhere since, which the other side did not know."""
+        """Apply records, unless the shell has asked since for the shard to be read from elsewhere."""
         if self._sought.get(shard, 0) > answers:
             return
         self._shell.frames(shard, [(offset, timestamp, _sorted(value)) for offset, timestamp, value in records])
@@ -284,7 +284,7 @@ class ShellAnswers:
         self._shell.unreadable(shard, error)
 
     def _tick(self) -> None:
-        """As behind all that ticks."""
+        """Do nothing: the shell ticks behind every call."""
 
     def _stop(self) -> None:
         self.is_stopped = True
@@ -292,7 +292,7 @@ class ShellAnswers:
 
 
 def _plain(value: bytes | SortedFrame) -> bytes | tuple[object, ...]:
-    """As `marshal` takes it."""
+    """The value as a plain tuple, which `marshal` takes."""
     return value if isinstance(value, bytes) else (*value[:-1], [tuple(run) for run in value.runs])
 
 
@@ -301,7 +301,7 @@ def _sorted(value: Any) -> bytes | SortedFrame:
 
 
 def _error(kind: str, reason: str) -> Exception | None:
-    """What ended the other process: of the same kind, if that is one of ours which takes just a reason."""
+    """The error that ended the other process, of the same kind if that is one of ours and takes only a reason."""
     if not kind:
         return None
     found = getattr(errors, kind, None)

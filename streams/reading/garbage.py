@@ -1,4 +1,4 @@
-"""Python's collector, for processes that make many objects and hardly a cycle."""
+"""Python's garbage collector, set for processes that make many objects and hardly a cycle."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SIGN_EVERY_S = 0.5
-"""How often the parent gives a sign of life."""
+"""How often the parent sends its reader a sign of life."""
 
 END_S = 10.0
 """How long a reader may take to leave the group once its parent is gone, or has nothing more for it to do."""
@@ -52,7 +52,7 @@ and again. They are of one session, as Linux weighs sessions against each other 
 
 PAUSE_S = 1.0
 PAUSE_MAX_S = 30.0
-"""Before a reader that died is replaced: twice as long each time, until one has lasted for `LASTING_S`."""
+"""The pause before a dead reader is replaced: twice as long each time, until one has lasted for `LASTING_S`."""
 
 LASTING_S = 60.0
 
@@ -79,7 +79,7 @@ class ReaderProcess:
         self._command = command
         self._stopping = threading.Event()
         self._lock = threading.Lock()
-        """Of the process: it is replaced by one thread, and told things by another."""
+        """Guards the process, which one thread replaces and another tells things."""
         self._pause_s = PAUSE_S
         self._start()
 
@@ -148,7 +148,7 @@ class ReaderProcess:
             await asyncio.sleep(SIGN_EVERY_S)
 
     def _answer_all(self, answering: ShellAnswers, about: tuple[object, ...], topic: str) -> None:
-        """In the shell's thread: all calls, of one reader after the other."""
+        """Answer all calls, of one reader after the other. Runs in the shell's thread."""
         while True:
             try:
                 self._channel.send(about)
@@ -173,7 +173,7 @@ class ReaderProcess:
                 return
 
     def _replace(self, how: str) -> bool:
-        """False if the worker stops."""
+        """Start another reader after a pause; False if the worker stops."""
         if time.monotonic() - self._started_at > LASTING_S:
             self._pause_s = PAUSE_S
         if not self._stopping.is_set():
@@ -188,7 +188,7 @@ class ReaderProcess:
         return True
 
     def _end(self) -> str:
-        """Wait until it has ended, now that nobody answers it; how it did."""
+        """Wait until the reader has ended, now that nobody answers it; how it ended."""
         self._channel.disconnect()
         with self._lock, suppress(OSError):
             if self._process.stdin is not None:
@@ -204,7 +204,7 @@ class ReaderProcess:
         return f"was killed by signal {-status}" if status < 0 else f"ended with {status}"
 
     def close(self) -> None:
-        """It has no more to do: it leaves its group, if it is in one, and ends."""
+        """End the reader: it leaves its group, if it is in one."""
         self._end()
 
 
@@ -258,7 +258,7 @@ def _sort(shell: CalledShell, journal: bytes, shards: int, shard: int, records: 
 
 
 def _sorted(value: bytes, offset: int, journal: bytes, shard: int, shards: int) -> bytes | SortedFrame:
-    """What is no frame goes on as it is: the shard says what is wrong with it, and stops there."""
+    """Sort the frames. What is no frame goes on as it is: its shard says what is wrong with it, and stops there."""
     try:
         return sort_frame(value, offset, journal, shard, shards)
     except FrameError:

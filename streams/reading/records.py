@@ -8,4 +8,4 @@ Record = tuple[int, int, bytes]
 """A frame as it lies in the WAL: offset, the broker's timestamp in ms, value (empty when the record has none)."""
 
 Prepared = tuple[int, int, bytes | SortedFrame]
-"""The same for the worker's shell: the value may be decoded and sorted already."""
+"""A frame for the worker's shell: as a `Record`, but the value may be decoded and sorted already."""

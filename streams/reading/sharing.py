@@ -1,4 +1,4 @@
-"""Who of the workers' group gets which shards: as many each, and as few moved as that allows.
+"""How the members of the workers' group share the shards: equally many each, and as few moved as that allows.
 
 A pure rule (`share_out`), and around it what aiokafka's group leader asks: each member tells with its join which shards
 it has had. (aiokafka's own sticky assignor keeps that in the class, so for all workers of a process together.) Nothing
@@ -57,7 +57,7 @@ class ShardAssignor:
         self._had: list[int] = []
 
     def metadata(self, topics: Iterable[str]) -> Any:
-        """What this member tells with its join."""
+        """What this member tells the group as it joins: the shards that it has had."""
         had = b"".join(map(_NUMBER.pack, self._had))
         return ConsumerProtocolMemberMetadata(_VERSION, list(topics), had)
 
@@ -71,12 +71,12 @@ class ShardAssignor:
         }
 
     def on_assignment(self, assignment: Any) -> None:
-        """This member's assignment."""
+        """Note the shards that this member was given."""
         self._had = [place.partition for place in assignment.partitions()]
 
 
 def _numbers(told: bytes | None) -> list[int]:
-    """What a member has had; nothing, if that is not what it told."""
+    """The shards that a member says it has had; none if its message cannot be read."""
     if not told or len(told) % _NUMBER.size:
         return []
     return [number for (number,) in _NUMBER.iter_unpack(told)]

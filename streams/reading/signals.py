@@ -1,4 +1,4 @@
-"""What a process serves until SIGTERM or Ctrl-C asks it to stop; asked again, it ends at once."""
+"""A process serves until SIGTERM or Ctrl-C asks it to stop; asked again, it ends at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the routes did in one shard since its worker took it over: for metrics, `routes status`, and people."""
+"""Figures of what the routes did in one shard since its worker took it over, for metrics and `routes status`."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class Refused(NamedTuple):
 
 @dataclass(slots=True)
 class Checkpointed:
-    """What one checkpoint sends; it counts once that is committed."""
+    """What the routes send in one checkpoint; the figures count it once that is committed."""
 
     sent: Counter[str] = field(default_factory=Counter)
     """Records by route."""
     refused: list[Refused] = field(default_factory=list)
     oldest_ms: int = 0
-    """When the oldest message of it came into the WAL; 0: there is none."""
+    """When the oldest message among them came into the WAL, ms since 1970; 0: there is none."""
 
 
 @dataclass(slots=True)
@@ -53,9 +53,9 @@ class ShardCounts:
         self._latency_ms = 0.0
         self._latency_ms_max = 0.0
         self._stopped, self._stopped_at, self._stopped_since = "", -1, 0
-        """The last two stay when something else stops it meanwhile: it may come back to this."""
+        """The text, the WAL offset and the time of the stop. The last two stay while something else stops the shard."""
         self.changed = True
-        """Since it was last reported."""
+        """Whether anything has changed since the last report."""
 
     def committed(self, done: Checkpointed, offset: int, now_ms: int) -> None:
         """A checkpoint up to a WAL offset is committed."""
@@ -76,7 +76,7 @@ class ShardCounts:
             self.changed = True
 
     def stands(self, stopped: str, offset: int) -> None:
-        """Why the shard is stopped and before which WAL offset; empty: it is not."""
+        """Note why the shard is stopped and before which WAL offset; empty: it is not stopped."""
         with self._lock:
             self.changed |= stopped != self._stopped
             self._stopped = stopped

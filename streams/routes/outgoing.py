@@ -36,15 +36,15 @@ SKIPPED_BY_OPERATOR = "skipped-by-operator"
 GetRow = Callable[[bytes], bytes | None]
 
 StopWords = Callable[[int, int, str, bool], str]
-"""What to say of a stop: before which WAL offset, of which message, why, and whether that is tried again by itself."""
+"""Makes the text of a stop from the WAL offset, the message, the reason, and whether the worker tries again itself."""
 
 
 class OutgrownError(Exception):
-    """The producer is for other sizes than those that the targets have now: make another one."""
+    """Raised when the targets take other sizes now than the producer was made for: make another producer."""
 
 
 class ShardOutgoing:
-    """Used by the thread that checkpoints the shard."""
+    """The routes of one shard. Used by the thread that checkpoints the shard."""
 
     def __init__(
         self,
@@ -73,12 +73,12 @@ class ShardOutgoing:
         self._sizes: Sizes | None = None
 
     def prepare(self) -> Sizes:
-        """Before a producer is made: what it may send."""
+        """The sizes that a producer, which is made now, may send."""
         self._sizes = self.targets.sizes()
         return self._sizes
 
     def look(self) -> None:
-        """Before a checkpoint, which the last one's failure makes more of. Raises OutgrownError, OperatingError."""
+        """Look at the targets before a checkpoint, if the last one failed. Raises OutgrownError, OperatingError."""
         self.targets.refresh_suspected()
         self._keep_to_sizes()
 
@@ -98,7 +98,7 @@ class ShardOutgoing:
         passed: Collection[int],
         done: Checkpointed,
     ) -> Iterator[Sent]:
-        """The records, in order and one by one: kept, they would cost as much again. `done` is what they count for.
+        """The records, in order and one by one: a list of them would take much memory. `done` counts them.
 
         `get` reads the shard's rows as of its last checkpoint; at the WAL offsets in `passed` an operator has what
         cannot be sent left out. Raises RouteStopError, OutgrownError, and OperatingError if the cluster cannot be
@@ -170,7 +170,7 @@ class ShardOutgoing:
     def _send(
         self, record: OutgoingRecord, offset: int, sent: list[Sent], done: Checkpointed, passed: Collection[int]
     ) -> bool:
-        """Whether it goes out; False if its topic cannot have it and an operator says to go on."""
+        """Send a record; False if its topic cannot have it and an operator has it left out."""
         targets, topic = self.targets, record.topic
         fault = targets.fault(topic, keyless=record.key is None)
         if not fault:
@@ -206,7 +206,7 @@ class ShardOutgoing:
         done.refused.append(Refused(refused.route, reason, refused.detail, False))
 
     def _misfit(self, letter: OutgoingRecord) -> str:
-        """Why a dead letter, with all left out that can be, is none for its topic; empty: it is one."""
+        """Why a dead letter, shortened as far as it can be, does not fit its topic; empty: it fits."""
         topic, size = letter.topic, record_bytes(letter.key, letter.value, letter.headers)
         fault = self.targets.unfit(topic)
         if not fault and size > (bytes_max := self.targets.bytes_max[topic]):
@@ -216,7 +216,7 @@ class ShardOutgoing:
     def _leave_out(
         self, route: str, message: int, fault: str, offset: int, done: Checkpointed, passed: Collection[int]
     ) -> None:
-        """A topic cannot have a record now, whatever the policy: only where an operator says so it goes on without."""
+        """Leave out a record that its topic cannot have now, if an operator says so; else raise RouteStopError."""
         what = f"route {route}: {fault}"
         if offset not in passed:
             raise self._stop(offset, message, what, retried=True)
@@ -233,7 +233,7 @@ class ShardOutgoing:
     def too_much(
         self, added: Sequence[Added], offset: int, rows: int, times: int, error: OperatingError
     ) -> RouteStopError:
-        """What to say of a group, ending at that WAL offset, whose checkpoint alone fails time after time."""
+        """The error of a group, ending at that WAL offset, whose checkpoint alone fails time after time."""
         messages = sum(kind == MESSAGE for _, kind, _, _ in added)
         return RouteStopError(
             f"shard {self._shard} tries again and again to checkpoint the one group that ends at WAL offset {offset}: "

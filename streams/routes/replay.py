@@ -1,4 +1,4 @@
-"""A replay: what a route sent for messages of a range, sent once more on demand, and exactly once more.
+"""A replay sends what a route sent for messages of a range once more, on demand, and exactly once more.
 
     WAL up to the mark (ShardHistory) -> the route (ShardOutgoing) -> records of some frames
     one Kafka transaction: these records, and as the offset of a group of its own the WAL offset behind the frames
@@ -32,10 +32,10 @@ from streams.routes.replay_range import ReplayRange, replay_name
 from streams.routes.targets import Sizes, Targets
 
 RECORDS_AT_ONCE = 1000
-"""Of one Kafka transaction, and what one frame more makes."""
+"""Records of one Kafka transaction, which may exceed this by those of one frame."""
 
 Progress = Callable[[str, int, int], None]
-"""Told the step, how far it is, of how much."""
+"""Called with the step, how far it is, and of how much."""
 
 
 @dataclass(slots=True)
@@ -46,9 +46,9 @@ class ShardReplayed:
     began_at: int
     """The WAL offset up to which earlier runs had sent."""
     end: int
-    """And up to which the WAL was read: what is behind it had not taken effect yet."""
+    """The WAL offset up to which the WAL was read: what is behind it had not taken effect yet."""
     messages: int = 0
-    """Of the range, from `began_at` on."""
+    """Messages of the range, from `began_at` on."""
     sent: int = 0
     dead_letters: int = 0
     refused: Counter[str] = field(default_factory=Counter)
@@ -159,7 +159,7 @@ class RouteReplay:
         sending: _Sending,
         replayed: ShardReplayed,
     ) -> None:
-        """A frame's records, to be sent with those before them."""
+        """Add the records of a frame, which are sent with those before them."""
         if frame.offset < sending.done:
             return
         facts = {frame.offset: FrameFacts(0, "", 0, frame.timestamp)}
@@ -252,7 +252,7 @@ class _Sending:
         self.done = offset
 
     def add(self, records: Sequence[Sent], next_offset: int) -> None:
-        """What the frames before a WAL offset make."""
+        """Add the records that the frames before a WAL offset make."""
         self.records += records
         self._next = next_offset
 

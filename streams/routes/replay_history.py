@@ -1,4 +1,4 @@
-"""What took effect in a shard, from the WAL alone: for a replay, which has no tables of then.
+"""The messages that took effect in a shard, from the WAL alone: a replay has no tables of that time.
 
 The WAL is folded by the worker's own engine, from its first frame to the shard's mark, over a base that knows only
 which records live and what transactions have staged. So a message is told where the worker was told it: a plain one at
@@ -44,7 +44,7 @@ class FrameMessages(NamedTuple):
 
 
 class _Living:
-    """Rows as far as they decide what takes effect."""
+    """The rows that decide what takes effect, and no others."""
 
     def __init__(self) -> None:
         self._records = BitMap64()
@@ -74,7 +74,7 @@ class _Living:
 
 
 class ShardHistory:
-    """One shard's. Used once, by one thread."""
+    """The history of one shard. Used once, by one thread."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class ShardHistory:
         clock: Clock,
         timeout_s: float,
     ) -> None:
-        """Up to `mark`, without the offsets in `skips`; `trim` is the shard's last one."""
+        """The history up to `mark`, without the WAL offsets in `skips`; `trim` is the last trim of the shard."""
         self._kafka = kafka
         self._identity = identity
         self._end = mark.offset + 1

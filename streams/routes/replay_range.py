@@ -1,4 +1,4 @@
-"""Which messages a replay sends: those that took effect in a range of time, or those of a range of ids. Pure."""
+"""The range of a replay: messages that took effect in a range of time, or those of a range of ids. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ReplayRange(NamedTuple):
     from_ms: int = 0
     """When the frame with which a message took effect was appended, ms since 1970 by the broker: the first moment."""
     to_ms: int = ID_MAX
-    """And the first one that is not in it any more."""
+    """The first moment that is not in the range any more."""
     first_id: int = 0
     last_id: int = ID_MAX
 
@@ -30,7 +30,7 @@ class ReplayRange(NamedTuple):
         return self.first_id <= message_id <= self.last_id and self.from_ms <= timestamp_ms < self.to_ms
 
     def digest(self, again: int) -> str:
-        """The same for the same range, and another one for each time that it is to be sent again."""
+        """The replay's name: the same for the same range, and another one for each time that it is sent again."""
         told = hashlib.sha256(" ".join(map(str, (*self, again))).encode()).hexdigest()
         return told[:_DIGEST_CHARACTERS]
 
@@ -59,10 +59,11 @@ def range_of_ids(first_id: int, last_id: int) -> ReplayRange:
 
 
 def replay_name(journal: str, route: str, range_: ReplayRange, again: int) -> str:
-    """What a replay's runs have in common: their transactional id, and the group of the offsets they have got to."""
+    """The name that all runs of a replay share: their transactional id, and the group of the offsets they have
+    reached."""
     return f"kafka-journal.{journal}.replay.{route}.{range_.digest(again)}"
 
 
 def moment(ms: int) -> str:
-    """Of milliseconds since 1970, as `--from` takes it."""
+    """A time as text that `--from` takes, from milliseconds since 1970."""
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

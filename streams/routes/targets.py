@@ -24,15 +24,15 @@ from journal.topics.foreign import fault_of_topic, hidden_topic
 log = logging.getLogger(__name__)
 
 BATCH_OVERHEAD_BYTES = 512
-"""More than a batch adds to what librdkafka counts in it."""
+"""Bytes that a batch may take beside what librdkafka counts: more than it does."""
 
 FAULTS_KEPT = 1000
-"""Topics that no record goes to of which it is known why. A topic's name has up to 249 bytes."""
+"""Most unfit topics whose fault is remembered. A topic's name has up to 249 bytes."""
 
 _BATCH_BYTES_MIN = 1024
 
 _BEFORE_LIMITS = frozenset((Reason.RETURNED, Reason.HOPS))
-"""What is refused for these is, whatever the topic takes."""
+"""Reasons that refuse a message whatever its topic takes."""
 
 
 class Sizes(NamedTuple):
@@ -98,7 +98,7 @@ class Targets:
             self._forget_some(len(wanted))
 
     def _forget_some(self, looked_at: int) -> None:
-        """A template makes topics of what senders write: any number of them that there are not."""
+        """Forget the oldest faults: a template makes topics of what senders write, so any number may be missing."""
         while len(self._faults) > max(looked_at, FAULTS_KEPT):
             topic = next(iter(self._faults))
             self._partitions.pop(topic, None)
@@ -108,7 +108,7 @@ class Targets:
     def _describe(
         self, cluster: Cluster, topics: list[str], until: float
     ) -> tuple[dict[str, TopicState], dict[str, str]]:
-        """Those that there are, and what is wrong with those that the cluster does not let us see.
+        """The topics that exist, and what is wrong with those that the cluster does not let us see.
 
         One that is refused has all of its request refused, so it is looked for by halves.
         """
@@ -123,7 +123,7 @@ class Targets:
         return found | further_found, hidden | further_hidden
 
     def refresh(self) -> None:
-        """Ask again for all that are known. Raises OperatingError."""
+        """Ask the cluster again for all known topics. Raises OperatingError."""
         with self._lock:
             known = {*self._partitions, *self._faults}
         self.look_up(known)
@@ -135,15 +135,15 @@ class Targets:
             self._suspected = False
 
     def suspect(self) -> None:
-        """A transaction with records for them failed: they may not be any more what they were."""
+        """Note that a transaction with records for the targets failed: they may have changed."""
         self._suspected = True
 
     def refuse(self, topic: str, reason: str) -> None:
-        """The broker does not take records for a topic; that counts until `try_again`."""
+        """Note that the broker takes no records for a topic; that counts until `try_again`."""
         self._refused[topic] = f"topic {topic} refuses records: {reason}"
 
     def try_again(self) -> None:
-        """What was wrong with topics may have been mended."""
+        """Forget what was wrong with topics: it may have been mended."""
         self._refused.clear()
         self._suspected = True
 
@@ -179,14 +179,14 @@ class Targets:
         return "" if topic in self._partitions else f"topic {topic} is asked for again"
 
     def sizes(self) -> Sizes:
-        """For producers that are made now."""
+        """The sizes for producers that are made now."""
         limits = self._settings.limits
         known = list(self.bytes_max.values())
         batch = min([limits.message_bytes_max, *(size - BATCH_OVERHEAD_BYTES for size in known)])
         return Sizes(max([limits.row_message_bytes_max, *known]), max(batch, _BATCH_BYTES_MIN))
 
     def _misfits(self, routing: RoutingConfig) -> list[str]:
-        """Targets that their topics do not fit."""
+        """What is wrong with the topics of targets."""
         faults = []
         for route in routing.routes:
             for target in route.targets:
@@ -214,7 +214,7 @@ def fixed_topics(routing: RoutingConfig) -> dict[str, str]:
 
 
 def topics_of(outcomes: Iterable[OutgoingRecord | RouteRefusal]) -> set[str]:
-    """The topics that what a message's routes give depends on: refusals' too, as a topic's limit may be the reason."""
+    """The topics on which the outcomes of a message depend: refusals' too, as a topic's limit may be the reason."""
     topics: set[str] = set()
     for outcome in outcomes:
         if isinstance(outcome, OutgoingRecord):
@@ -228,7 +228,7 @@ def topics_of(outcomes: Iterable[OutgoingRecord | RouteRefusal]) -> set[str]:
 
 
 def refresh_quietly(targets: Targets) -> None:
-    """A refresh that may fail: the next one comes."""
+    """Refresh the targets. A failure is logged only: the next refresh comes."""
     try:
         targets.refresh()
     except OperatingError as error:

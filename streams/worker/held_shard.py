@@ -30,7 +30,7 @@ RECOVERY_RETRY_S = 1.0
 
 
 class ShardOwner(Enum):
-    """Whose the shard is, as far as this worker has heard."""
+    """The worker that has the shard, as far as this one has heard."""
 
     THIS = "this worker"
     UNKNOWN = "a rebalance has revoked it, and has not said whose it is now"

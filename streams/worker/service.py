@@ -38,17 +38,17 @@ from streams.worker.worker import Worker
 log = logging.getLogger(__name__)
 
 RECOVERIES_AT_ONCE = 8
-"""A recovery mostly waits, for seconds where the broker has to end a dead worker's transaction; but each reads a table
-with a consumer of its own, which needs memory. In threads of their own: one that builds a copy anew takes minutes, in
-which other shards want their checkpoints."""
+"""The most recoveries at once. One mostly waits, for seconds where the broker ends a dead worker's transaction; but it
+reads a table with a consumer of its own, which needs memory. They have threads of their own: building a copy anew takes
+minutes, in which other shards want their checkpoints."""
 
 
 WORKER_DESCRIPTORS = 100
 """Files and connections of a worker, besides those of its shards."""
 
 SHARD_DESCRIPTORS = SHARD_FILES + 16
-"""Those of one shard: its copy's files, and what RocksDB and a producer have open besides. With many brokers a producer
-has some more: each shard has its leader, so it is connected to few of them."""
+"""Files and connections of one shard: its copy's files, and what RocksDB and a producer have open besides. With many
+brokers a producer has some more: each shard has its leader, so it is connected to few of them."""
 
 
 def run_service(

@@ -1,4 +1,4 @@
-"""What every shard of a worker shares."""
+"""The settings and collaborators that all shards of a worker share."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ class ShardConfig:
     min_compaction_lag_ms: int
     held_bytes_max: int
     tell: OperationAgents | None = None
-    """None: nobody is told what happened."""
+    """Tells agents what happened; None: there are no agents."""
     routes: WorkerRoutes | None = None
-    """None: there are no routes."""
+    """Sends messages on; None: there are no routes."""

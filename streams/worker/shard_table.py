@@ -57,7 +57,8 @@ class ShardTable:
         self.is_damaged = False
         """Whether the local copy cannot be read: it is built anew by the next `read`."""
         self._read_to: int | None = None
-        """Where the last read ended, until a checkpoint behind it proves that it has missed nothing."""
+        """The offset at which the last read ended, until the next checkpoint proves that the read has missed
+        nothing."""
         self._behind = 0
         """The table's last offset is at least the one before this, unless Kafka has lost what it acknowledged."""
 
@@ -113,7 +114,7 @@ class ShardTable:
         self._given_up = True
 
     def _catch_up(self, replica: Replica) -> None:
-        """In short turns, between which it may be given up."""
+        """Catch up in short turns, between which the recovery may be given up."""
         until = self._clock() + RECOVERY_TIMEOUT_S
         while not self._given_up:
             try:
@@ -125,7 +126,8 @@ class ShardTable:
         raise ClosedError(f"the recovery of shard {self._shard} was given up")
 
     def _pass_all(self, replica: Replica) -> None:
-        """Up to the high watermark: our init has ended what a previous owner left open, and nobody else writes here.
+        """Read up to the high watermark: our init has ended what a previous owner left open, and nobody else writes
+        here.
 
         What is open all the same (KAFKA-20734 leaves transactions without an end) would be committed or aborted by our
         next checkpoint, whatever it should have been.

@@ -18,12 +18,12 @@ from journal.words import shortened
 log = logging.getLogger(__name__)
 
 _POLL_S = 0.1
-"""Also how long a shard that is assigned may wait for its copy."""
+"""How long one poll waits, and so how long a shard that is assigned may wait for its copy."""
 _RETRY_S = 1.0
 
 
 class StandbyCopies:
-    """Used by the worker's thread; copies of several shards may be taken beside each other."""
+    """The standby copies of a worker. Used by its thread; copies of several shards may be taken at the same time."""
 
     def __init__(
         self, stores: Callable[[int], LocalStore], replica: Callable[[int, LocalStore], Replica], open_timeout_s: float
@@ -70,7 +70,7 @@ class _Copy:
     ) -> None:
         self.stop = threading.Event()
         self.ended_by = ""
-        """What the thread ended by, unless it was told to."""
+        """The error that ended the thread; empty: none did."""
         self._shard = shard
         self._store = store
         self._make = replica

@@ -27,7 +27,7 @@ from streams.reading.shell import WorkerShell
 log = logging.getLogger(__name__)
 
 TRIMMING_SHARD = 0
-"""Whoever serves it trims all of them."""
+"""The worker that serves this shard trims all shards."""
 
 
 class GivenUp(Exception):
@@ -92,7 +92,7 @@ class TrimmingShell(WorkerShell):
         return self._shell.assigned(shards)
 
     def revoked(self, shards: Collection[int]) -> None:
-        """What is under way goes on until it is known whose the shard is: it may come back."""
+        """A trim that is under way goes on until it is known whose the shard is: it may come back."""
         if TRIMMING_SHARD in shards:
             self._serves = False
         self._shell.revoked(shards)

@@ -27,7 +27,7 @@ from journal.store.model import QueueConfig
 from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore
 from loaders.queues import QueueLoader
-from tests.unit.sources.scene import Broker, BrokerCluster
+from tests.unit.sources.scene import BrokerCluster, SourcesBroker
 
 ROUTING = {
     "dead_letter_topic": "letters",
@@ -114,7 +114,7 @@ class Scene:
         self.store.create_address("orders")
         self.store.create_queue(QueueConfig("orders", "orders")).wait(10)
         self._letters = LetterTopics(self._settings)
-        broker = Broker()
+        broker = SourcesBroker()
         broker.topic("letters", 2)
         self._letters.look(cast(Cluster, BrokerCluster(broker)), 1)
 

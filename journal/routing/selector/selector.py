@@ -57,7 +57,7 @@ class Selector:
         return self._run(get)
 
     def selects(self, get: Lookup) -> bool:
-        """Whether it is true: unknown is not."""
+        """Whether the condition is true for a message: unknown is not."""
         return self._run(get) is True
 
 
@@ -66,7 +66,7 @@ def _every(get: Lookup) -> bool | None:
 
 
 class _SelectorPart(NamedTuple):
-    """A part: `type` is one of the four; a header's is known at run time only."""
+    """A part of a selector: `type` is one of the four; a header's is known at run time only."""
 
     run: Run
     type: str

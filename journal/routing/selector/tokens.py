@@ -14,7 +14,7 @@ WORDS = frozenset(["NULL", "TRUE", "FALSE", "NOT", "AND", "OR", "BETWEEN", "LIKE
 
 
 class TokenKind(Enum):
-    """What a token is."""
+    """The kind of a token."""
 
     NUMBER = "a number"
     TEXT = "a text"
@@ -83,7 +83,7 @@ def _token(text: str, found: re.Match[str], at: int) -> Token:
 
 
 def _number(text: str, digits: str, suffix: str, at: int) -> int | float:
-    """As Java reads it: 0 before more digits is octal, a point or an exponent or F or D makes it approximate."""
+    """The number as Java reads it: octal after a leading 0, approximate with a point, an exponent, F or D."""
     approximate = any(sign in digits for sign in ".eE") or (bool(suffix) and suffix in "fFdD")
     if not approximate:
         return _integer(text, digits, 8 if len(digits) > 1 and digits[0] == "0" else 10, at)

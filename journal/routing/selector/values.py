@@ -88,7 +88,7 @@ def plus(of: Run) -> Run:
 
 
 def _wrapped(value: int) -> int:
-    """As a Java long overflows."""
+    """The value after the overflow of a Java long."""
     return (value - _INTEGER_MIN) % 2**64 + _INTEGER_MIN
 
 

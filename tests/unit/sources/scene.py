@@ -50,7 +50,7 @@ Partition = tuple[str, int]
 
 
 @dataclass
-class Topic:
+class SourceTopic:
     """A topic of one replica; `hidden` is how far its end lies behind its last record, as markers do."""
 
     partitions: list[list[SourceRecord]]
@@ -65,10 +65,10 @@ class Topic:
 
 
 @dataclass
-class Broker:
+class SourcesBroker:
     """Topics, and what one transaction after the other has committed."""
 
-    topics: dict[str, Topic] = field(default_factory=dict)
+    topics: dict[str, SourceTopic] = field(default_factory=dict)
     committed: dict[Partition, int] = field(default_factory=dict)
     committed_ids: dict[Partition, str] = field(default_factory=dict)
     """The ids of topics that were committed with offsets."""
@@ -91,9 +91,9 @@ class Broker:
     listed: int = 0
     """How often topics were listed: at a beginning, and now and then."""
 
-    def topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> Topic:
+    def topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> SourceTopic:
         filled = {"max.message.bytes": str(LARGE), "min.insync.replicas": "1", **(config or {})}
-        made = Topic([[] for _ in range(partitions)], filled, f"{name}-{len(self.topics)}")
+        made = SourceTopic([[] for _ in range(partitions)], filled, f"{name}-{len(self.topics)}")
         self.topics[name] = made
         return made
 
@@ -126,7 +126,7 @@ class Broker:
 class _Journal(LocalJournal):
     """A journal that takes in, and commits offsets and letters to a broker of its own before."""
 
-    broker: Broker
+    broker: SourcesBroker
 
     def take_in(
         self, operations: Sequence[PlainOperation | NewRecords], consumed: Consumed, beside: Sequence[Sent] = ()
@@ -143,10 +143,10 @@ class _Journal(LocalJournal):
         return completion
 
 
-class _Consumer:
+class _SceneConsumer:
     """`SourceConsumer` over a broker."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: SourcesBroker) -> None:
         self._broker = broker
         self._positions: dict[Partition, int] = {}
 
@@ -197,7 +197,7 @@ class _Consumer:
 class BrokerCluster:
     """`Cluster` over a broker."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: SourcesBroker) -> None:
         self._broker = broker
 
     def stable_offsets(self, group: str, partitions: Collection[Partition], timeout_s: float) -> dict[Partition, int]:
@@ -251,11 +251,11 @@ class KeptBeginnings:
                 self.rows[name] = ids
 
 
-class Scene:
+class SourcesScene:
     """A store on it, and the sources' loop in a thread."""
 
     def __init__(self, directory: Path, *, limits: Limits | None = None) -> None:
-        self.broker = Broker()
+        self.broker = SourcesBroker()
         self.limits = limits or Limits()
         self.journal = _Journal(directory, shards=2, limits=self.limits)
         self.journal.broker = self.broker
@@ -325,7 +325,7 @@ class Scene:
                 request_s=DEADLINE_S,
             ),
             filters.takes,
-            lambda: cast(SourceConsumer, _Consumer(self.broker)),
+            lambda: cast(SourceConsumer, _SceneConsumer(self.broker)),
             lambda: cast(Cluster, BrokerCluster(self.broker)),
             self.status,
             self.stops,

@@ -14,7 +14,7 @@ from journal.sources import consumer
 from journal.sources.consumer import SourceConsumer, headers_of
 
 
-class Consumed:
+class ConsumedTopic:
     """A message of the client's, as far as it has headers."""
 
     def __init__(self, headers: Sequence[Header] | None = None, error: Exception | None = None) -> None:
@@ -28,7 +28,7 @@ class Consumed:
 
 
 def found(headers: Sequence[Header] | None = None, error: Exception | None = None) -> Sequence[Header] | None:
-    return headers_of(cast(Message, Consumed(headers, error)))
+    return headers_of(cast(Message, ConsumedTopic(headers, error)))
 
 
 def test_headers_whose_names_are_no_utf_8_cannot_be_read_and_others_can() -> None:

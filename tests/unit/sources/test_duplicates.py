@@ -11,15 +11,15 @@ import pytest
 from journal.routing.outcomes import Header
 from journal.store.model import Message, QueueConfig
 from tests.unit.routing.building import record, taking
-from tests.unit.sources.scene import DEADLINE_S, Scene
+from tests.unit.sources.scene import DEADLINE_S, SourcesScene
 
 IN = {"name": "in", "topics": ["t"], "address": "a"}
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Iterator[Scene]:
+def scene(tmp_path: Path) -> Iterator[SourcesScene]:
     """An address that remembers two ids."""
-    made = Scene(tmp_path)
+    made = SourcesScene(tmp_path)
     made.broker.topic("t")
     made.store.create_address("a", duplicate_window=2)
     made.declare(QueueConfig("a", "a"))
@@ -32,7 +32,9 @@ def known_as(duplicate_id: bytes) -> list[tuple[str, bytes]]:
 
 
 @pytest.mark.parametrize("batch_records", [1, 100])
-def test_records_of_one_duplicate_id_are_one_message_and_their_offsets_go_on(scene: Scene, batch_records: int) -> None:
+def test_records_of_one_duplicate_id_are_one_message_and_their_offsets_go_on(
+    scene: SourcesScene, batch_records: int
+) -> None:
     scene.broker.produce("t", b"first", b"again", headers=known_as(b"d-1"))
     scene.broker.produce("t", b"other", headers=known_as(b"d-2"))
     scene.broker.produce("t", b"plain", b"plain")
@@ -44,7 +46,7 @@ def test_records_of_one_duplicate_id_are_one_message_and_their_offsets_go_on(sce
     assert scene.source("in")["error"] == ""
 
 
-def test_what_a_producer_has_sent_is_a_duplicate_too_and_what_is_forgotten_is_not(scene: Scene) -> None:
+def test_what_a_producer_has_sent_is_a_duplicate_too_and_what_is_forgotten_is_not(scene: SourcesScene) -> None:
     sent = scene.store.send(Message("a", b"sent", duplicate_id=b"d-1"), ["a"])
     sent.wait(DEADLINE_S)
     scene.broker.produce("t", b"again", headers=known_as(b"d-1"))
@@ -58,7 +60,7 @@ def test_what_a_producer_has_sent_is_a_duplicate_too_and_what_is_forgotten_is_no
     assert scene.status.as_json()["duplicates"] == 1
 
 
-def test_a_batch_of_more_ids_than_its_address_remembers_is_taken_in(scene: Scene) -> None:
+def test_a_batch_of_more_ids_than_its_address_remembers_is_taken_in(scene: SourcesScene) -> None:
     numbers = [b"%d" % number for number in range(5)]
     for number in numbers:
         scene.broker.produce("t", number, headers=known_as(number))
@@ -67,7 +69,7 @@ def test_a_batch_of_more_ids_than_its_address_remembers_is_taken_in(scene: Scene
     assert scene.bodies("a") == numbers
 
 
-def test_a_batch_that_was_not_taken_in_leaves_no_duplicates(scene: Scene) -> None:
+def test_a_batch_that_was_not_taken_in_leaves_no_duplicates(scene: SourcesScene) -> None:
     refusals = ["refused"]
     scene.broker.refuses = lambda offsets, beside: refusals.pop() if refusals and offsets.get(("t", 0)) else ""
     scene.broker.produce("t", b"1", headers=known_as(b"d-1"))

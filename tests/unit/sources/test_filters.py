@@ -16,7 +16,7 @@ from journal.sources.filters import Filters
 from journal.store.model import Message, QueueConfig, Routing, Value
 from journal.store.records import encode_message
 from journal.v1 import store_pb2 as pb
-from tests.unit.sources.scene import Scene
+from tests.unit.sources.scene import SourcesScene
 
 ID = 17
 FIELDS = ("JMSDestination", "address", "JMSTimestamp", "JMSPriority", "JMSExpiration", "JMSDeliveryTime")
@@ -35,13 +35,13 @@ SELECTORS = (
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Iterator[Scene]:
-    scene = Scene(tmp_path)
+def scene(tmp_path: Path) -> Iterator[SourcesScene]:
+    scene = SourcesScene(tmp_path)
     yield scene
     scene.close()
 
 
-def test_a_queues_filter_and_a_routes_filter_of_one_text_are_of_the_same_messages(scene: Scene) -> None:
+def test_a_queues_filter_and_a_routes_filter_of_one_text_are_of_the_same_messages(scene: SourcesScene) -> None:
     takes = Filters(scene.store).takes
     for text in SELECTORS:
         selector = Selector(text)
@@ -52,7 +52,7 @@ def test_a_queues_filter_and_a_routes_filter_of_one_text_are_of_the_same_message
 
 
 def test_a_filter_that_cannot_be_evaluated_keeps_messages_from_its_own_queue_alone(
-    scene: Scene, caplog: pytest.LogCaptureFixture
+    scene: SourcesScene, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Broken(dict[str, Value]):
         def get(self, name: object, default: object = None) -> Any:
@@ -66,7 +66,7 @@ def test_a_filter_that_cannot_be_evaluated_keeps_messages_from_its_own_queue_alo
     assert [record.levelname for record in caplog.records if "queue bad" in record.getMessage()] == ["ERROR"]
 
 
-def test_compiled_filters_are_bounded_in_bytes_and_what_is_none_leaves_nothing(scene: Scene) -> None:
+def test_compiled_filters_are_bounded_in_bytes_and_what_is_none_leaves_nothing(scene: SourcesScene) -> None:
     takes = Filters(scene.store, bytes_max=100_000).takes
 
     def kept() -> int:
@@ -81,7 +81,7 @@ def test_compiled_filters_are_bounded_in_bytes_and_what_is_none_leaves_nothing(s
     assert 0 < kept() - before < 40
 
 
-def test_a_durable_subscription_with_as_many_terms_as_a_selector_may_have_stops_no_source(scene: Scene) -> None:
+def test_a_durable_subscription_with_as_many_terms_as_a_selector_may_have_stops_no_source(scene: SourcesScene) -> None:
     scene.declare(QueueConfig("long", "in.a", filter=" OR ".join(["n=9"] * 1400)), QueueConfig("q", "in.a"))
     scene.broker.topic("a")
     scene.broker.produce("a", b"1")
@@ -90,12 +90,12 @@ def test_a_durable_subscription_with_as_many_terms_as_a_selector_may_have_stops_
     assert (scene.bodies("long"), scene.bodies("q")) == ([], [b"1"])
 
 
-def test_a_message_that_is_not_stored_yet_has_no_id_to_filter_by(scene: Scene) -> None:
+def test_a_message_that_is_not_stored_yet_has_no_id_to_filter_by(scene: SourcesScene) -> None:
     takes = Filters(scene.store).takes
     assert takes(MESSAGES[0], QueueConfig("q", "in.a", filter="JMSMessageID IS NULL"))
 
 
-def test_a_queue_that_filters_by_a_field_gets_its_records(scene: Scene) -> None:
+def test_a_queue_that_filters_by_a_field_gets_its_records(scene: SourcesScene) -> None:
     scene.declare(QueueConfig("q", "in.a", filter="JMSExpiration = 0 AND JMSDestination = 'in.a'"))
     scene.broker.topic("a")
     scene.broker.produce("a", b"1", b"2")
@@ -106,7 +106,7 @@ def test_a_queue_that_filters_by_a_field_gets_its_records(scene: Scene) -> None:
     assert scene.status.as_json()["unrouted"] == 0
 
 
-def test_a_record_that_no_queues_filter_takes_is_committed_and_gone_and_is_no_refusal(scene: Scene) -> None:
+def test_a_record_that_no_queues_filter_takes_is_committed_and_gone_and_is_no_refusal(scene: SourcesScene) -> None:
     scene.declare(QueueConfig("q", "in.a", filter="kind = 'wanted'"))
     scene.broker.topic("a")
     scene.broker.topic("dead")
@@ -128,7 +128,7 @@ def test_a_record_that_no_queues_filter_takes_is_committed_and_gone_and_is_no_re
     ],
 )
 def test_an_address_that_cannot_be_sent_to_stops_a_source_without_another_policy(
-    scene: Scene, address: str, reason: str
+    scene: SourcesScene, address: str, reason: str
 ) -> None:
     scene.store.create_address("bare")
     scene.broker.topic("a")
@@ -142,7 +142,7 @@ def test_an_address_that_cannot_be_sent_to_stops_a_source_without_another_policy
 
 @pytest.mark.parametrize("routing", list(Routing))
 def test_a_filter_that_is_none_ends_its_own_queue_alone(
-    scene: Scene, routing: Routing, caplog: pytest.LogCaptureFixture
+    scene: SourcesScene, routing: Routing, caplog: pytest.LogCaptureFixture
 ) -> None:
     bad = QueueConfig("bad", "in.a", routing, filter="kind =")
     scene.declare(bad, replace(bad, name="good", filter=""), QueueConfig("alone", "in.b", filter="kind ="))

@@ -11,15 +11,15 @@ import pytest
 from journal.kafka.ports import Sent
 from journal.limits import Limits
 from journal.store.model import QueueConfig, Routing
-from tests.unit.sources.scene import Scene
+from tests.unit.sources.scene import SourcesScene
 
 SMALL = Limits(queue_operations_max=60, transaction_buffer_operations_max=10)
 IN = {"name": "in", "topics": ["t"], "address": "a"}
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Iterator[Scene]:
-    made = Scene(tmp_path, limits=SMALL)
+def scene(tmp_path: Path) -> Iterator[SourcesScene]:
+    made = SourcesScene(tmp_path, limits=SMALL)
     made.broker.topic("t")
     yield made
     made.close()
@@ -37,7 +37,7 @@ def numbers(count: int) -> list[bytes]:
 # ---- more than the journal takes at once -----------------------------------------------------------------------------
 
 
-def test_a_batch_of_more_operations_than_the_journal_takes_is_taken_in_by_parts(scene: Scene) -> None:
+def test_a_batch_of_more_operations_than_the_journal_takes_is_taken_in_by_parts(scene: SourcesScene) -> None:
     scene.declare(*fan(5))
     scene.broker.produce("t", *numbers(200))
     with scene.taking(IN):
@@ -48,7 +48,7 @@ def test_a_batch_of_more_operations_than_the_journal_takes_is_taken_in_by_parts(
 
 def test_a_body_is_taken_as_large_as_a_group_and_a_larger_one_names_the_setting(tmp_path: Path) -> None:
     mib = 1024 * 1024
-    scene = Scene(tmp_path, limits=Limits(queue_bytes_max=2 * mib, transaction_buffer_bytes_max=mib))
+    scene = SourcesScene(tmp_path, limits=Limits(queue_bytes_max=2 * mib, transaction_buffer_bytes_max=mib))
     try:
         scene.broker.topic("t")
         scene.declare(*fan(1))
@@ -62,11 +62,11 @@ def test_a_body_is_taken_as_large_as_a_group_and_a_larger_one_names_the_setting(
         scene.close()
 
 
-def consecutive(scene: Scene) -> list[tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]]:
+def consecutive(scene: SourcesScene) -> list[tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]]:
     return list(zip(scene.broker.commits, scene.broker.commits[1:], strict=False))
 
 
-def test_latency_is_told_of_what_is_committed(scene: Scene) -> None:
+def test_latency_is_told_of_what_is_committed(scene: SourcesScene) -> None:
     scene.declare(*fan(1))
     scene.broker.produce("t", b"old", b"new", timestamp=int(scene.now_ms) - 500)
     with scene.taking(IN):
@@ -74,7 +74,7 @@ def test_latency_is_told_of_what_is_committed(scene: Scene) -> None:
         scene.wait_until(lambda: scene.source("in")["latency_ms"] == 500)
 
 
-def test_batches_grow_again_after_one_that_was_too_much(scene: Scene) -> None:
+def test_batches_grow_again_after_one_that_was_too_much(scene: SourcesScene) -> None:
     scene.declare(QueueConfig("one", "one"), *fan(59))
     scene.broker.produce("t", *numbers(2), headers=[("to", b"a")])
     scene.broker.produce("t", *numbers(300), headers=[("to", b"one")])
@@ -85,7 +85,7 @@ def test_batches_grow_again_after_one_that_was_too_much(scene: Scene) -> None:
     assert max(sizes) == 20
 
 
-def test_one_record_alone_that_is_too_much_goes_by_its_sources_policy(scene: Scene) -> None:
+def test_one_record_alone_that_is_too_much_goes_by_its_sources_policy(scene: SourcesScene) -> None:
     scene.declare(*fan(60))
     scene.broker.produce("t", *numbers(3))
     with scene.taking(IN):
@@ -109,15 +109,15 @@ def bad(size: int) -> bytes:
 
 
 @pytest.fixture
-def dead(tmp_path: Path) -> Iterator[Scene]:
-    made = Scene(tmp_path)
+def dead(tmp_path: Path) -> Iterator[SourcesScene]:
+    made = SourcesScene(tmp_path)
     made.broker.topic("t")
     made.declare(QueueConfig("a", "a"))
     yield made
     made.close()
 
 
-def test_a_dead_letter_is_as_large_as_its_topic_and_the_journals_writer_take(dead: Scene) -> None:
+def test_a_dead_letter_is_as_large_as_its_topic_and_the_journals_writer_take(dead: SourcesScene) -> None:
     dead.broker.topic("dead", config={"max.message.bytes": "20000000"})
     dead.broker.topic("small", config={"max.message.bytes": "5000"})
     most = dead.limits.row_message_bytes_max
@@ -131,7 +131,7 @@ def test_a_dead_letter_is_as_large_as_its_topic_and_the_journals_writer_take(dea
     assert [len(letter.value or b"") for letter in dead.broker.letters[2:]] == [4000, 0]
 
 
-def test_dead_letters_of_one_batch_are_no_larger_together_than_their_topic_takes(dead: Scene) -> None:
+def test_dead_letters_of_one_batch_are_no_larger_together_than_their_topic_takes(dead: SourcesScene) -> None:
     dead.broker.topic("dead", config={"max.message.bytes": "5000"})
     dead.broker.produce("t", *[bad(1000)] * 20)
     sent: list[int] = []
@@ -147,7 +147,7 @@ def test_dead_letters_of_one_batch_are_no_larger_together_than_their_topic_takes
     assert 1000 < max(sent) < 5000
 
 
-def test_a_dead_letter_that_does_not_fit_whatever_is_left_out_stops_its_source_at_its_place(dead: Scene) -> None:
+def test_a_dead_letter_that_does_not_fit_whatever_is_left_out_stops_its_source_at_its_place(dead: SourcesScene) -> None:
     dead.broker.topic("dead", config={"max.message.bytes": "300"})
     dead.broker.topic("u")
     dead.broker.produce("t", b"fine", bad(1))
@@ -161,7 +161,7 @@ def test_a_dead_letter_that_does_not_fit_whatever_is_left_out_stops_its_source_a
         dead.wait_committed("t", 2)
 
 
-def test_a_dead_letter_without_a_key_for_a_compacted_topic_stops_its_source_at_its_place(dead: Scene) -> None:
+def test_a_dead_letter_without_a_key_for_a_compacted_topic_stops_its_source_at_its_place(dead: SourcesScene) -> None:
     dead.broker.topic("dead", config={"cleanup.policy": "compact"})
     dead.broker.produce("t", bad(1), bad(2))
     dead.broker.produce("t", bad(3), key=None)
@@ -170,7 +170,7 @@ def test_a_dead_letter_without_a_key_for_a_compacted_topic_stops_its_source_at_i
     assert dead.broker.committed["t", 0] == 2
 
 
-def test_of_dead_letters_that_kafka_refuses_the_one_stops_its_source_at_its_place(dead: Scene) -> None:
+def test_of_dead_letters_that_kafka_refuses_the_one_stops_its_source_at_its_place(dead: SourcesScene) -> None:
     dead.broker.topic("dead")
     dead.broker.topic("u")
     dead.broker.produce("t", *[bad(1)] * 5, bad(7), *[bad(1)] * 5)
@@ -188,7 +188,7 @@ def test_of_dead_letters_that_kafka_refuses_the_one_stops_its_source_at_its_plac
     assert len(dead.broker.commits) < 5 + 8
 
 
-def test_a_batch_that_kafka_refuses_for_another_reason_is_tried_again(dead: Scene) -> None:
+def test_a_batch_that_kafka_refuses_for_another_reason_is_tried_again(dead: SourcesScene) -> None:
     dead.broker.topic("dead")
     dead.broker.produce("t", bad(1))
     answers = ["", "something else", "something else", ""]
@@ -209,7 +209,7 @@ def test_a_batch_that_kafka_refuses_for_another_reason_is_tried_again(dead: Scen
     ],
 )
 def test_a_dead_letter_topic_that_takes_nothing_or_could_lose_it_stops_those_that_need_it(
-    dead: Scene, change: Mapping[str, object], says: str
+    dead: SourcesScene, change: Mapping[str, object], says: str
 ) -> None:
     config = {"message.timestamp.before.max.ms": str(change.get("before_ms", 10**9))}
     topic = dead.broker.topic("dead", config={"min.insync.replicas": str(change.get("insync", 1)), **config})
@@ -231,7 +231,7 @@ def test_a_dead_letter_topic_that_takes_nothing_or_could_lose_it_stops_those_tha
 
 
 @pytest.mark.parametrize("value", ["body", "text"])
-def test_a_record_whose_headers_cannot_be_read_stops_its_source_at_its_place(dead: Scene, value: str) -> None:
+def test_a_record_whose_headers_cannot_be_read_stops_its_source_at_its_place(dead: SourcesScene, value: str) -> None:
     dead.broker.topic("u")
     dead.broker.produce("t", b"0")
     dead.broker.produce("t", b"1", headers=None)
@@ -247,7 +247,7 @@ def test_a_record_whose_headers_cannot_be_read_stops_its_source_at_its_place(dea
     dead.wait_until(lambda: dead.bodies("a") == [b"0", b"other", b"2"])
 
 
-def test_a_record_whose_headers_cannot_be_read_is_a_dead_letter_without_them(dead: Scene) -> None:
+def test_a_record_whose_headers_cannot_be_read_is_a_dead_letter_without_them(dead: SourcesScene) -> None:
     dead.broker.topic("dead")
     dead.broker.produce("t", b"0", headers=None)
     with dead.taking(LETTERS, **DEAD):
@@ -260,7 +260,7 @@ def test_a_record_whose_headers_cannot_be_read_is_a_dead_letter_without_them(dea
 # ---- operators -------------------------------------------------------------------------------------------------------
 
 
-def test_a_resumption_and_a_skip_asked_for_at_once_take_no_record_in_twice(dead: Scene) -> None:
+def test_a_resumption_and_a_skip_asked_for_at_once_take_no_record_in_twice(dead: SourcesScene) -> None:
     dead.broker.topic("u")
     dead.broker.produce("t", *numbers(4))
     asked: list[object] = []
@@ -284,7 +284,7 @@ def test_a_resumption_and_a_skip_asked_for_at_once_take_no_record_in_twice(dead:
     assert ends == sorted(ends)
 
 
-def test_a_skip_never_goes_back_behind_what_is_committed_by_then(dead: Scene) -> None:
+def test_a_skip_never_goes_back_behind_what_is_committed_by_then(dead: SourcesScene) -> None:
     dead.broker.produce("t", bad(1), *numbers(3))
     with dead.taking(IN | {"value": "text"}, list_every_s=1000):
         dead.wait_stopped("in")
@@ -301,18 +301,20 @@ LATE_MS = 60_001
 
 
 @pytest.fixture
-def asking(dead: Scene) -> Scene:
+def asking(dead: SourcesScene) -> SourcesScene:
     dead.broker.topic("dead")
     dead.declare(QueueConfig("ask", "ask"))
     return dead
 
 
-def reply(scene: Scene, body: bytes, request: int) -> None:
+def reply(scene: SourcesScene, body: bytes, request: int) -> None:
     scene.broker.produce("t", body, headers=[("jms.string.JMSCorrelationID", b"%d" % request)])
 
 
 @pytest.mark.parametrize("policy", ["fail", "skip", "dead-letter"])
-def test_a_request_without_a_reply_is_a_dead_letter_whatever_else_the_policy_is(asking: Scene, policy: str) -> None:
+def test_a_request_without_a_reply_is_a_dead_letter_whatever_else_the_policy_is(
+    asking: SourcesScene, policy: str
+) -> None:
     asking.send("ask", b"?", JMSReplyTo="a")
     asking.now_ms += LATE_MS
     with asking.taking(REPLIES | {"on_error": policy}, **DEAD):
@@ -324,14 +326,14 @@ def test_a_request_without_a_reply_is_a_dead_letter_whatever_else_the_policy_is(
 
 
 @pytest.mark.parametrize(("policy", "letters"), [("fail", 1), ("skip", 0), ("dead-letter", 1)])
-def test_a_reply_that_comes_too_late_stops_nothing(asking: Scene, policy: str, letters: int) -> None:
+def test_a_reply_that_comes_too_late_stops_nothing(asking: SourcesScene, policy: str, letters: int) -> None:
     reply(asking, b"late", 77)
     with asking.taking(REPLIES | {"on_error": policy}, **DEAD):
         asking.wait_committed("t", 1)
     assert asking.reasons() == [b"no-request"] * letters
 
 
-def test_requests_of_a_stopped_source_are_not_given_up(asking: Scene) -> None:
+def test_requests_of_a_stopped_source_are_not_given_up(asking: SourcesScene) -> None:
     asked = asking.send("ask", b"?", JMSReplyTo="a")
     asking.broker.produce("t", bad(1), headers=[("jms.string.JMSDestination", b"a")])
     reply(asking, b"!", asked)
@@ -347,7 +349,7 @@ def test_requests_of_a_stopped_source_are_not_given_up(asking: Scene) -> None:
     assert asking.broker.letters == []
 
 
-def test_requests_are_given_up_only_once_all_replies_of_before_are_consumed(asking: Scene) -> None:
+def test_requests_are_given_up_only_once_all_replies_of_before_are_consumed(asking: SourcesScene) -> None:
     answered, unanswered = (asking.send("ask", body, JMSReplyTo="a") for body in (b"1?", b"2?"))
     asking.broker.topics["t"].partitions.append([])
     asking.broker.topics["t"].hidden = 3
@@ -365,7 +367,7 @@ def test_requests_are_given_up_only_once_all_replies_of_before_are_consumed(aski
     assert unanswered
 
 
-def test_a_request_whose_dead_letter_does_not_fit_stops_its_source(asking: Scene) -> None:
+def test_a_request_whose_dead_letter_does_not_fit_stops_its_source(asking: SourcesScene) -> None:
     asking.broker.topics["dead"].config["max.message.bytes"] = "300"
     asked = asking.send("ask", b"?", JMSReplyTo="a")
     asking.now_ms += LATE_MS
@@ -377,7 +379,7 @@ def test_a_request_whose_dead_letter_does_not_fit_stops_its_source(asking: Scene
 # ---- quiet partitions ------------------------------------------------------------------------------------------------
 
 
-def test_offsets_that_do_not_change_are_committed_again_those_of_stopped_sources_too(dead: Scene) -> None:
+def test_offsets_that_do_not_change_are_committed_again_those_of_stopped_sources_too(dead: SourcesScene) -> None:
     dead.broker.topic("u")
     dead.broker.topic("gone")
     dead.broker.committed |= {("t", 0): 0, ("u", 0): 0, ("gone", 0): 7, ("other", 0): 9}
@@ -393,7 +395,7 @@ def test_offsets_that_do_not_change_are_committed_again_those_of_stopped_sources
     assert all(topic in ("t", "u") for each in dead.broker.commits for topic, _ in each)
 
 
-def test_an_activation_commits_them_again_soon_and_then_seldom(dead: Scene) -> None:
+def test_an_activation_commits_them_again_soon_and_then_seldom(dead: SourcesScene) -> None:
     dead.broker.committed |= {("t", 0): 0}
     with dead.taking(IN):
         dead.wait_until(lambda: {("t", 0): 0} in dead.broker.commits)
@@ -401,7 +403,7 @@ def test_an_activation_commits_them_again_soon_and_then_seldom(dead: Scene) -> N
         assert dead.broker.commits.count({("t", 0): 0}) == 1
 
 
-def test_a_source_whose_offsets_cannot_be_committed_again_holds_up_nothing(dead: Scene) -> None:
+def test_a_source_whose_offsets_cannot_be_committed_again_holds_up_nothing(dead: SourcesScene) -> None:
     dead.broker.topic("u")
     dead.broker.committed |= {("t", 0): 0, ("u", 0): 0}
     dead.broker.refuses = lambda offsets, beside: "no" if offsets == {("t", 0): 0} else ""
@@ -415,7 +417,7 @@ def test_a_source_whose_offsets_cannot_be_committed_again_holds_up_nothing(dead:
 # ---- what appears later ----------------------------------------------------------------------------------------------
 
 
-def test_a_source_that_starts_at_the_end_takes_all_of_what_appears_later(dead: Scene) -> None:
+def test_a_source_that_starts_at_the_end_takes_all_of_what_appears_later(dead: SourcesScene) -> None:
     dead.broker.produce("t", b"before")
     later = {"name": "in", "pattern": "t.*", "address": "a", "start": "latest"}
     with dead.taking(later):
@@ -430,7 +432,7 @@ def test_a_source_that_starts_at_the_end_takes_all_of_what_appears_later(dead: S
     dead.wait_until(lambda: dead.bodies("a") == [b"a new partition", b"a new topic"])
 
 
-def test_what_is_found_by_a_source_that_had_no_topic_yet_is_taken_from_its_beginning(dead: Scene) -> None:
+def test_what_is_found_by_a_source_that_had_no_topic_yet_is_taken_from_its_beginning(dead: SourcesScene) -> None:
     with dead.taking({"name": "in", "pattern": "p.*", "address": "a", "start": "latest"}):
         dead.wait_until(lambda: dead.broker.assigned)
         dead.broker.topic("p")

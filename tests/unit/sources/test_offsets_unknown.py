@@ -42,7 +42,7 @@ class FirstOffsets(Faults):
         return LIMIT_S + 0.02
 
 
-class Scene:
+class UnknownOffsetsScene:
     """An active node's writer."""
 
     def __init__(self, fault: Fault) -> None:
@@ -89,7 +89,7 @@ class Scene:
 
 @pytest.mark.parametrize("fault", [Fault.LOSE_REQUEST, Fault.LOSE_RESPONSE, Fault.LATE])
 def test_a_group_whose_offsets_have_no_answer_is_not_taken_in_and_a_new_instance_goes_on(fault: Fault) -> None:
-    scene = Scene(fault)
+    scene = UnknownOffsetsScene(fault)
     assert isinstance(scene.write(1, Consumed("group", {SOURCE: 7})).completion.error, NotTakenInError)
     assert (scene.written(), scene.offset()) == ([], None)
     assert scene.write(2).completion.error is None

@@ -22,12 +22,12 @@ from tests.simulation.broker import SimulatedBroker
 from tests.simulation.kafka import SimulatedKafka
 from tests.simulation.timeline import Timeline
 from tests.support.build import JOURNAL
-from tests.unit.sources.scene import Scene
+from tests.unit.sources.scene import SourcesScene
 
 CLAIM = Claim(1, "node", b"nonce")
 
 
-class Refusing:
+class RefusingLetters:
     """A `TransactionalProducer` that meets errors, one after the other, when it sends."""
 
     def __init__(self, errors: Sequence[Exception]) -> None:
@@ -78,7 +78,7 @@ def told(*errors: Exception) -> NotTakenInError:
         WriterConfig("j", JOURNAL, 1, 0.0, 0.0, 0.0, 1 << 20),
         CLAIM,
         Fence(kafka, "j", timing),
-        Refusing(errors),
+        RefusingLetters(errors),
         FrameNumbers((0,), 0),
         [0],
         timing,
@@ -100,7 +100,7 @@ def test_another_error_names_none() -> None:
 
 
 def test_a_skip_of_a_record_whose_letter_is_refused_passes_over_nothing_before_it(tmp_path: Path) -> None:
-    scene = Scene(tmp_path)
+    scene = SourcesScene(tmp_path)
     scene.broker.topic("t")
     scene.broker.topic("dead")
     scene.declare(QueueConfig("a", "a"))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from journal.store.model import QueueConfig
-from tests.unit.sources.scene import Scene
+from tests.unit.sources.scene import SourcesScene
 
 PRICES = {"name": "prices", "topics": ["p"], "replies": True, "requests": "ask-price", "reply_timeout_ms": 60_000}
 STOCKS = PRICES | {"name": "stocks", "topics": ["s"], "requests": "ask-stock"}
@@ -17,8 +17,8 @@ DEAD: dict[str, Any] = {"dead_letter_topic": "dead"}
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Iterator[Scene]:
-    made = Scene(tmp_path)
+def scene(tmp_path: Path) -> Iterator[SourcesScene]:
+    made = SourcesScene(tmp_path)
     for topic in ("p", "s", "dead"):
         made.broker.topic(topic)
     for queue in ("ask-price", "ask-stock", "a price", "a stock"):
@@ -27,11 +27,11 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
     made.close()
 
 
-def reply(scene: Scene, topic: str, body: bytes, correlation_id: bytes) -> None:
+def reply(scene: SourcesScene, topic: str, body: bytes, correlation_id: bytes) -> None:
     scene.broker.produce(topic, body, headers=[("jms.string.JMSCorrelationID", correlation_id)])
 
 
-def test_of_requests_with_one_correlation_id_a_reply_answers_its_own_sources(scene: Scene) -> None:
+def test_of_requests_with_one_correlation_id_a_reply_answers_its_own_sources(scene: SourcesScene) -> None:
     scene.send("ask-price", b"?", JMSReplyTo="a price", JMSCorrelationID="1")
     scene.send("ask-stock", b"?", JMSReplyTo="a stock", JMSCorrelationID="1")
     reply(scene, "s", b"7 pieces", b"1")
@@ -47,7 +47,7 @@ def test_of_requests_with_one_correlation_id_a_reply_answers_its_own_sources(sce
     assert scene.bodies("ask-price") == []
 
 
-def test_a_request_that_is_given_up_has_no_header_that_kafka_would_cut_off(scene: Scene) -> None:
+def test_a_request_that_is_given_up_has_no_header_that_kafka_would_cut_off(scene: SourcesScene) -> None:
     scene.send("ask-price", b"?", **{"JMSReplyTo": "a price", "a\0b": "x", "c": "y"})
     scene.now_ms += 60_001
     with scene.taking(PRICES, **DEAD):
@@ -57,7 +57,7 @@ def test_a_request_that_is_given_up_has_no_header_that_kafka_would_cut_off(scene
     assert "kafka-journal.header.string.c" in names
 
 
-def test_a_reply_for_an_address_that_is_gone_stops_nobody_elses(scene: Scene) -> None:
+def test_a_reply_for_an_address_that_is_gone_stops_nobody_elses(scene: SourcesScene) -> None:
     scene.send("ask-price", b"?", JMSReplyTo="temp-queue://gone", JMSCorrelationID="1")
     scene.send("ask-price", b"?", JMSReplyTo="a price", JMSCorrelationID="2")
     reply(scene, "p", b"to nobody", b"1")

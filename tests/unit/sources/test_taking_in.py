@@ -22,7 +22,7 @@ LIMITS = Limits(queue_operations_max=10, transaction_buffer_operations_max=5)
 CONSUMED = Consumed("group", {("orders", 0): 7})
 
 
-class Joined(Committing):
+class JoinedStore(Committing):
     """A writer that also takes what may join a group. `takes_in` false: consumed records never get in."""
 
     def __init__(self) -> None:
@@ -43,11 +43,11 @@ class Joined(Committing):
                 each.completion.resolve(NotTakenInError("no offsets") if refused else None)
 
 
-class Scene:
+class TakingScene:
     """An active core on that writer."""
 
     def __init__(self) -> None:
-        self.writer = Joined()
+        self.writer = JoinedStore()
         self.core = active_core(self.writer, LIMITS)
 
     def take_in(self, *ids: int, beside: tuple[Sent, ...] = ()) -> Completion:
@@ -59,11 +59,11 @@ class Scene:
 
 
 @pytest.fixture
-def scene() -> Scene:
-    return Scene()
+def scene() -> TakingScene:
+    return TakingScene()
 
 
-def test_it_is_written_behind_what_was_accepted_before_it_and_before_what_comes_later(scene: Scene) -> None:
+def test_it_is_written_behind_what_was_accepted_before_it_and_before_what_comes_later(scene: TakingScene) -> None:
     before = scene.core.add(1, 1, b"before")
     taken_in = scene.take_in(2, 3)
     after = scene.core.add(4, 1, b"after")
@@ -73,21 +73,21 @@ def test_it_is_written_behind_what_was_accepted_before_it_and_before_what_comes_
     assert scene.writer.joined == []
 
 
-def test_its_records_for_other_topics_are_its_groups(scene: Scene) -> None:
+def test_its_records_for_other_topics_are_its_groups(scene: TakingScene) -> None:
     letter = Sent("letters", 0, b"k", b"v", (("why", b"because"),))
     scene.take_in(2, beside=(letter,))
     scene.step()
     assert scene.writer.written[0].beside == (letter,)
 
 
-def test_offsets_alone_are_a_group_too(scene: Scene) -> None:
+def test_offsets_alone_are_a_group_too(scene: TakingScene) -> None:
     taken_in = scene.take_in()
     scene.step()
     assert taken_in.done
     assert (scene.writer.written[0].frames, scene.writer.written[0].operations) == (1, 0)
 
 
-def test_a_second_one_is_refused_until_the_first_is_done(scene: Scene) -> None:
+def test_a_second_one_is_refused_until_the_first_is_done(scene: TakingScene) -> None:
     scene.take_in(2)
     with pytest.raises(StateError):
         scene.take_in(3)
@@ -95,7 +95,7 @@ def test_a_second_one_is_refused_until_the_first_is_done(scene: Scene) -> None:
     scene.take_in(3)
 
 
-def test_it_is_refused_when_it_would_not_fit_what_waits(scene: Scene) -> None:
+def test_it_is_refused_when_it_would_not_fit_what_waits(scene: TakingScene) -> None:
     for record_id in range(1, 9):
         scene.core.add(record_id, 1, b"")
     with pytest.raises(FullError):
@@ -104,7 +104,7 @@ def test_it_is_refused_when_it_would_not_fit_what_waits(scene: Scene) -> None:
     scene.take_in(20, 21, 22)
 
 
-def test_a_failed_one_is_as_if_it_had_never_been_and_fails_nobody_else(scene: Scene) -> None:
+def test_a_failed_one_is_as_if_it_had_never_been_and_fails_nobody_else(scene: TakingScene) -> None:
     scene.writer.takes_in = False
     before, taken_in = scene.core.add(1, 1, b""), scene.take_in(2)
     after = scene.core.add(4, 1, b"")
@@ -121,7 +121,7 @@ def test_a_failed_one_is_as_if_it_had_never_been_and_fails_nobody_else(scene: Sc
     assert again.error is None
 
 
-def test_new_records_that_failed_can_be_taken_in_again(scene: Scene) -> None:
+def test_new_records_that_failed_can_be_taken_in_again(scene: TakingScene) -> None:
     scene.writer.takes_in = False
     new = NewRecords(1, [make_id(5, 3), make_id(6, 3)], [b"in", b"in"], 2, 7)
     failed = scene.core.take_in([new], CONSUMED)
@@ -136,19 +136,19 @@ def test_new_records_that_failed_can_be_taken_in_again(scene: Scene) -> None:
     scene.core.delete(new.ids[1])
 
 
-def test_nobody_who_flushes_waits_for_it(scene: Scene) -> None:
+def test_nobody_who_flushes_waits_for_it(scene: TakingScene) -> None:
     scene.take_in(2)
     assert scene.core.flush().done
 
 
-def test_what_waits_before_and_in_it_is_told_when_the_node_is_fenced(scene: Scene) -> None:
+def test_what_waits_before_and_in_it_is_told_when_the_node_is_fenced(scene: TakingScene) -> None:
     before, taken_in = scene.core.add(1, 1, b""), scene.take_in(2)
     scene.core.step_down(FencedError("another node", epoch=4))
     errors: list[JournalError | None] = [before.error, taken_in.error]
     assert all(isinstance(error, FencedError) for error in errors)
 
 
-def test_a_journal_that_closes_writes_it_first(scene: Scene) -> None:
+def test_a_journal_that_closes_writes_it_first(scene: TakingScene) -> None:
     before, taken_in = scene.core.add(1, 1, b""), scene.take_in(2)
     scene.core.begin_close()
     scene.step(2)

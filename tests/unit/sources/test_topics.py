@@ -12,15 +12,15 @@ from journal.errors import InvalidOperationError
 from journal.kafka.ports import Position
 from journal.sources.identities import require_none_outlived
 from journal.store.model import QueueConfig
-from tests.unit.sources.scene import Scene
+from tests.unit.sources.scene import SourcesScene
 
 IN = {"name": "in", "pattern": "t.*", "address": "a"}
 OTHER = {"name": "other", "topics": ["u"], "address": "a"}
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Iterator[Scene]:
-    made = Scene(tmp_path)
+def scene(tmp_path: Path) -> Iterator[SourcesScene]:
+    made = SourcesScene(tmp_path)
     made.broker.topic("t")
     made.broker.topic("u")
     made.declare(QueueConfig("a", "a"))
@@ -28,7 +28,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
     made.close()
 
 
-def test_topics_whose_settings_nobody_may_see_are_consumed(scene: Scene) -> None:
+def test_topics_whose_settings_nobody_may_see_are_consumed(scene: SourcesScene) -> None:
     scene.broker.closed |= {"t", "u"}
     scene.broker.produce("t", b"1")
     scene.broker.produce("u", b"2")
@@ -37,7 +37,7 @@ def test_topics_whose_settings_nobody_may_see_are_consumed(scene: Scene) -> None
         scene.wait_committed("u", 1)
 
 
-def test_a_new_topic_that_may_not_be_read_stops_its_source_alone_until_it_may_be(scene: Scene) -> None:
+def test_a_new_topic_that_may_not_be_read_stops_its_source_alone_until_it_may_be(scene: SourcesScene) -> None:
     """Kafka takes no offset of a topic that may not be read, nor those that are committed with it."""
     scene.broker.committed |= {("t", 0): 0}
     scene.broker.topic("t-2")
@@ -52,7 +52,7 @@ def test_a_new_topic_that_may_not_be_read_stops_its_source_alone_until_it_may_be
         scene.wait_until(lambda: scene.source("in")["error"] == "")
 
 
-def test_a_topic_that_a_consumer_finds_gone_stops_no_pattern(scene: Scene) -> None:
+def test_a_topic_that_a_consumer_finds_gone_stops_no_pattern(scene: SourcesScene) -> None:
     scene.broker.topic("t-2")
     with scene.taking(IN, list_every_s=1000):
         scene.wait_until(lambda: ("t-2", 0) in scene.broker.committed)
@@ -63,7 +63,7 @@ def test_a_topic_that_a_consumer_finds_gone_stops_no_pattern(scene: Scene) -> No
         assert scene.source("in")["error"] == ""
 
 
-def test_a_topic_that_a_consumer_finds_gone_although_it_is_listed_stops_its_source(scene: Scene) -> None:
+def test_a_topic_that_a_consumer_finds_gone_although_it_is_listed_stops_its_source(scene: SourcesScene) -> None:
     with scene.taking(IN, OTHER, list_every_s=1000):
         scene.wait_until(lambda: ("t", 0) in scene.broker.committed)
         scene.broker.gone.add("t")
@@ -74,7 +74,7 @@ def test_a_topic_that_a_consumer_finds_gone_although_it_is_listed_stops_its_sour
 
 
 def test_a_topic_of_which_brokers_disagree_whether_it_is_there_is_tried_again_with_growing_pauses(
-    scene: Scene, caplog: pytest.LogCaptureFixture
+    scene: SourcesScene, caplog: pytest.LogCaptureFixture
 ) -> None:
     scene.broker.committed["t", 0] = 0
     scene.broker.denied.add("t")
@@ -87,7 +87,7 @@ def test_a_topic_of_which_brokers_disagree_whether_it_is_there_is_tried_again_wi
     assert scene.bodies("a") == [b"1"]
 
 
-def test_a_source_whose_partition_is_gone_goes_on_once_its_offset_is_deleted(scene: Scene) -> None:
+def test_a_source_whose_partition_is_gone_goes_on_once_its_offset_is_deleted(scene: SourcesScene) -> None:
     scene.broker.committed |= {("t-2", 0): 3, ("t", 0): 0}
     scene.broker.produce("t", b"1")
     with scene.taking(IN):
@@ -98,7 +98,9 @@ def test_a_source_whose_partition_is_gone_goes_on_once_its_offset_is_deleted(sce
         scene.wait_until(lambda: scene.source("in")["error"] == "")
 
 
-def test_why_a_source_is_stopped_is_no_longer_than_what_is_read(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+def test_why_a_source_is_stopped_is_no_longer_than_what_is_read(
+    scene: SourcesScene, caplog: pytest.LogCaptureFixture
+) -> None:
     scene.broker.produce("t", b"", headers=[("kafka-journal.property.string.to", b"x" * 800_000)])
     with scene.taking(IN | {"address": "{to}"}):
         assert "bad-address" in scene.wait_stopped("in")
@@ -106,7 +108,7 @@ def test_why_a_source_is_stopped_is_no_longer_than_what_is_read(scene: Scene, ca
     assert max(len(record.getMessage()) for record in caplog.records) < 1500
 
 
-def test_a_source_that_is_stopped_is_behind_all_the_same(scene: Scene) -> None:
+def test_a_source_that_is_stopped_is_behind_all_the_same(scene: SourcesScene) -> None:
     scene.broker.produce("t", b"\xff", b"2", b"3")
     with scene.taking(IN | {"value": "text"}):
         scene.wait_stopped("in")
@@ -126,7 +128,7 @@ TO_A = [("jms.string.JMSDestination", b"a")]
 
 @pytest.mark.parametrize("source", [IN, IN | {"start": "latest"}, {**IN, "pattern": "", "topics": ["t"]}, REPLIES])
 def test_nothing_is_taken_of_a_topic_that_was_made_anew_until_the_old_ones_positions_are_gone(
-    scene: Scene, source: dict[str, object]
+    scene: SourcesScene, source: dict[str, object]
 ) -> None:
     with scene.taking(source, OTHER, list_every_s=1000):
         scene.wait_committed("t", 0)
@@ -151,7 +153,7 @@ def test_nothing_is_taken_of_a_topic_that_was_made_anew_until_the_old_ones_posit
         assert scene.broker.committed_ids["t", 0] == scene.broker.topics["t"].topic_id
 
 
-def test_positions_of_a_topic_that_was_exchanged_while_no_node_was_active_stop_its_source(scene: Scene) -> None:
+def test_positions_of_a_topic_that_was_exchanged_while_no_node_was_active_stop_its_source(scene: SourcesScene) -> None:
     scene.broker.committed["t", 0], scene.broker.committed_ids["t", 0] = 1, "another"
     scene.broker.produce("t", b"1", b"2")
     with scene.taking(IN):
@@ -164,7 +166,7 @@ def test_positions_of_a_topic_that_was_exchanged_while_no_node_was_active_stop_i
 
 @pytest.mark.parametrize("stopped_before", [False, True])
 def test_a_latest_source_takes_a_topic_from_its_beginning_that_was_exchanged_before_the_next_node_was_active(
-    scene: Scene, stopped_before: bool
+    scene: SourcesScene, stopped_before: bool
 ) -> None:
     """Kafka deletes a topic's offsets with it: only the journal knows that the source had begun."""
     source = IN | {"start": "latest"}
@@ -185,7 +187,7 @@ def test_a_latest_source_takes_a_topic_from_its_beginning_that_was_exchanged_bef
     assert scene.bodies("a") == [b"1", b"2", b"3"]
 
 
-def test_a_latest_source_whose_offsets_kafka_forgot_begins_at_the_end_of_the_same_topic(scene: Scene) -> None:
+def test_a_latest_source_whose_offsets_kafka_forgot_begins_at_the_end_of_the_same_topic(scene: SourcesScene) -> None:
     source = IN | {"start": "latest"}
     with scene.taking(source):
         scene.wait_until(lambda: scene.beginnings.rows)
@@ -196,7 +198,7 @@ def test_a_latest_source_whose_offsets_kafka_forgot_begins_at_the_end_of_the_sam
     assert scene.bodies("a") == []
 
 
-def test_which_topics_a_source_has_begun_is_kept_as_long_as_there_is_the_source(scene: Scene) -> None:
+def test_which_topics_a_source_has_begun_is_kept_as_long_as_there_is_the_source(scene: SourcesScene) -> None:
     with scene.taking(IN, OTHER):
         scene.wait_until(lambda: scene.beginnings.rows == {"in": {"t": "t-0"}, "other": {"u": "u-1"}})
         scene.broker.topic("t-2")
@@ -205,7 +207,7 @@ def test_which_topics_a_source_has_begun_is_kept_as_long_as_there_is_the_source(
         scene.wait_until(lambda: scene.beginnings.rows == {"other": {"u": "u-1"}})
 
 
-def test_a_row_that_cannot_be_read_stops_its_source_alone_until_an_operator_has_it_go_on(scene: Scene) -> None:
+def test_a_row_that_cannot_be_read_stops_its_source_alone_until_an_operator_has_it_go_on(scene: SourcesScene) -> None:
     scene.beginnings.rows["in"] = None
     scene.broker.produce("t", b"1")
     scene.broker.produce("u", b"2")
@@ -218,7 +220,7 @@ def test_a_row_that_cannot_be_read_stops_its_source_alone_until_an_operator_has_
         scene.wait_until(lambda: scene.beginnings.rows == {"in": {"t": "t-0"}, "other": {"u": "u-1"}})
 
 
-def test_a_record_of_a_topic_that_was_made_anew_since_is_not_skipped_in_the_new_one(scene: Scene) -> None:
+def test_a_record_of_a_topic_that_was_made_anew_since_is_not_skipped_in_the_new_one(scene: SourcesScene) -> None:
     scene.broker.produce("t", b"\xff", b"2")
     with scene.taking(IN | {"value": "text"}, list_every_s=1000):
         scene.wait_stopped("in")
@@ -231,7 +233,7 @@ def test_a_record_of_a_topic_that_was_made_anew_since_is_not_skipped_in_the_new_
             scene.stops.ask("in", skip=True)
 
 
-def test_offsets_that_are_committed_again_stay_those_of_their_topic(scene: Scene) -> None:
+def test_offsets_that_are_committed_again_stay_those_of_their_topic(scene: SourcesScene) -> None:
     scene.broker.produce("t", b"\xff")
     with scene.taking(IN | {"value": "text"}, commit_again_s=0.0):
         scene.wait_stopped("in")
@@ -250,7 +252,7 @@ def test_positions_that_outlived_their_topic_are_named_with_the_command_that_del
     require_none_outlived({("t", 1): Position(3, "new")}, {"t": "new"}, group="g", bootstrap_servers="b:1")
 
 
-def test_what_is_on_its_way_is_waited_for_when_nobody_tells_the_ids(scene: Scene) -> None:
+def test_what_is_on_its_way_is_waited_for_when_nobody_tells_the_ids(scene: SourcesScene) -> None:
     scene.broker.mute = cycle([False, False, False, False, True])
     scene.broker.produce("t", *(b"%d" % number for number in range(60)))
     with scene.taking(IN, batch_records=10, list_every_s=1000):

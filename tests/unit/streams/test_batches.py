@@ -220,11 +220,11 @@ def test_a_shard_that_was_given_back_is_suspected_no_more() -> None:
 
 
 def test_an_offset_that_is_gone_is_told_with_its_place() -> None:
-    class Trimmed(FetchingClient):
+    class TrimmedWal(FetchingClient):
         async def getmany(self, *places: TopicPartition, **_: object) -> dict[TopicPartition, list[Got]]:
             raise OffsetOutOfRangeError({places[1]: 7})
 
-    batches = ShardBatches(Trimmed({}, {}), TOPIC, fetch_bytes_max=100)
+    batches = ShardBatches(TrimmedWal({}, {}), TOPIC, fetch_bytes_max=100)
     batches.seek({0: 0, 1: 7})
     with pytest.raises(GapError) as raised:
         asyncio.run(batches.fetch((0, 1), 0))

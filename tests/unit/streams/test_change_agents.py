@@ -17,13 +17,13 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.timeout(30)
 
 
-class Store:
+class IdleStore:
     """Nothing that a session of these tests asks for."""
 
     def close(self) -> None: ...
 
 
-class Session:
+class IdleSession:
     """Meets an error, or follows and has nothing to tell until it is asked to."""
 
     def __init__(self, error: Exception | None, tell: threading.Event) -> None:
@@ -49,10 +49,10 @@ def agents(error: Exception, tell: threading.Event) -> Iterator[ChangeAgents]:
     errors = [error]
 
     def session(*_: object) -> Any:
-        return Session(errors.pop() if errors else None, tell)
+        return IdleSession(errors.pop() if errors else None, tell)
 
     def store(*_: object) -> Any:
-        return Store()
+        return IdleStore()
 
     running = ChangeAgents([Agent("agent", lambda changes: None, "out")], store, session, fenced_pause_s=0.01)
     running.serve({0})

@@ -35,7 +35,7 @@ def groups() -> list[list[Operation]]:
     return [[marker()], *staging, *settling, [delete(1000)]]
 
 
-class World:
+class BoundedWorld:
     def __init__(self, checkpoint_bytes_max: int) -> None:
         self.timeline = Timeline()
         self.broker = SimulatedBroker(self.timeline, Faults())
@@ -91,7 +91,7 @@ def settled_in(rows: list[Row]) -> int:
 def test_a_checkpoint_takes_outcomes_until_what_they_settle_fills_it(
     checkpoint_bytes_max: int, settled_max: int
 ) -> None:
-    world = World(checkpoint_bytes_max)
+    world = BoundedWorld(checkpoint_bytes_max)
     world.run()
     settled = [settled_in(rows) for rows in world.checkpoints()]
     assert sum(settled) == TRANSACTIONS * STAGED
@@ -101,7 +101,7 @@ def test_a_checkpoint_takes_outcomes_until_what_they_settle_fills_it(
 def test_the_table_is_the_same_wherever_checkpoints_fall() -> None:
     tables = []
     for checkpoint_bytes_max in (1, 1000, STAGED_BYTES, 100 * STAGED_BYTES):
-        world = World(checkpoint_bytes_max)
+        world = BoundedWorld(checkpoint_bytes_max)
         world.run()
         tables.append(world.table())
     assert len(tables[0]) == (TRANSACTIONS - 1) * STAGED - 1

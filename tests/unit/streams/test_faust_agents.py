@@ -12,7 +12,7 @@ import pytest
 from streams.agents.faust_agents import WatchedAgent, troubles_of
 
 
-class Stream:
+class GivenStream:
     """As Faust's: each event goes through its processors in the task that asks for it."""
 
     def add_processor(self, processor: Callable[[Any], Any]) -> None:
@@ -24,7 +24,7 @@ def test_an_agent_that_has_been_through_other_events_since_is_in_trouble_no_more
     concurrency: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where its actors, each of which has a stream and a task of its own, take events in turns."""
-    monkeypatch.setattr(faust.Agent, "stream", lambda _: Stream())
+    monkeypatch.setattr(faust.Agent, "stream", lambda _: GivenStream())
 
     async def run() -> None:
         app = faust.App("watched", broker="kafka://127.0.0.1:1", store="memory://", Agent=WatchedAgent)

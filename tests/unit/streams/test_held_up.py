@@ -46,7 +46,7 @@ def beside(call: Callable[[], T], /) -> Future[T]:
     return future
 
 
-class Stall(Faults):
+class StalledDisk(Faults):
     """A disk that takes no write from `begins` on, before `ends` is set."""
 
     def __init__(self) -> None:
@@ -58,14 +58,14 @@ class Stall(Faults):
         return Fault.NONE
 
 
-class World:
+class HeldUpWorld:
     """Two shards with much the same WAL, and a worker, with an agent or without."""
 
     def __init__(
         self,
         agent: Callable[[Told], object] | None = None,
         *,
-        stall: Stall | None = None,
+        stall: StalledDisk | None = None,
         reading: InBackground = at_once,
         **config: float,
     ) -> None:
@@ -128,7 +128,7 @@ def test_a_shard_whose_agent_does_not_return_holds_up_no_other_and_goes_on_where
             returns.wait(60)
         told.append((each.shard, each.position[0], each.operation.data))
 
-    world = World(slow)
+    world = HeldUpWorld(slow)
     world.turn_until(lambda: world.is_applied(1))
     assert not world.is_applied(0)
     assert set(world.worker.states().values()) == {ShardState.RUNNING}
@@ -148,7 +148,7 @@ def test_a_worker_stops_though_an_agent_never_returns(monkeypatch: pytest.Monkey
         if each.shard == 0:
             returns.wait(60)
 
-    world = World(stuck)
+    world = HeldUpWorld(stuck)
     world.turn_until(lambda: world.is_applied(1))
     shell = AgentShell(world.worker, None)
     shell.stop()
@@ -160,8 +160,8 @@ def test_a_shard_whose_disk_does_not_answer_holds_up_no_other_and_goes_on_where_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("streams.worker.held_shard.CHECKPOINT_WAIT_S", 0.05)
-    stall = Stall()
-    world = World(stall=stall)
+    stall = StalledDisk()
+    world = HeldUpWorld(stall=stall)
     world.turn_until(lambda: world.is_applied(1))
     assert not world.is_applied(0)
     stall.ends.set()
@@ -174,8 +174,8 @@ def test_a_shard_whose_disk_does_not_answer_holds_up_no_other_and_goes_on_where_
 def test_a_worker_ends_though_a_disk_does_not_answer_and_names_the_shard(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("worker.REVOKE_WAIT_S", "worker.END_WAIT_S", "held_shard.CHECKPOINT_WAIT_S"):
         monkeypatch.setattr(f"streams.worker.{name}", 0.05)
-    stall = Stall()
-    world = World(stall=stall)
+    stall = StalledDisk()
+    world = HeldUpWorld(stall=stall)
     world.turn_until(lambda: world.is_applied(1))
     world.worker.stop()
     assert world.worker.held_up() == [0]
@@ -193,7 +193,7 @@ def test_control_rows_that_cannot_be_read_hold_up_no_shard() -> None:
 
         return in_thread(read)
 
-    world = World(reading=later)
+    world = HeldUpWorld(reading=later)
     (good, bad, *_), worker = world.frames[0], world.worker
     worker.frames(0, [good, (bad[0], bad[1], b"garbage")])
     world.frames[0] = []
@@ -203,7 +203,7 @@ def test_control_rows_that_cannot_be_read_hold_up_no_shard() -> None:
     worker.stop()
 
 
-class Slow:
+class SlowAgent:
     """An agent that is held up by the first shard until it may return, or a long time."""
 
     def __init__(self) -> None:
@@ -217,8 +217,8 @@ class Slow:
 
 def test_a_shard_that_stops_waits_for_its_agent_and_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streams.worker.held_shard.CHECKPOINT_WAIT_S", 0.05)
-    slow = Slow()
-    world = World(slow, checkpoint_interval_s=10.0)
+    slow = SlowAgent()
+    world = HeldUpWorld(slow, checkpoint_interval_s=10.0)
     worker, (*good, last) = world.worker, world.frames[0]
     garbage = (last[0], last[1], b"garbage")
     worker.frames(0, [*good, garbage])
@@ -236,8 +236,8 @@ def test_a_shard_that_stops_waits_for_its_agent_and_holds_up_no_other(monkeypatc
 
 
 def test_a_shard_that_cannot_be_read_on_waits_for_its_agent_and_holds_up_no_other() -> None:
-    slow = Slow()
-    world = World(slow, checkpoint_interval_s=10.0)
+    slow = SlowAgent()
+    world = HeldUpWorld(slow, checkpoint_interval_s=10.0)
     worker, good = world.worker, world.frames[0][:2]
     for frame in good:
         worker.frames(0, [frame])
@@ -259,7 +259,7 @@ def test_a_checkpoint_that_falls_due_as_it_is_asked_for_waits_for_the_next_tick(
     def noting(each: Told) -> None:
         threads.add(threading.current_thread().name)
 
-    world = World(noting, checkpoint_interval_s=0.5)
+    world = HeldUpWorld(noting, checkpoint_interval_s=0.5)
     clock = world.timeline.now
 
     def hurrying() -> float:
@@ -279,7 +279,7 @@ def test_a_shard_that_cannot_be_recovered_says_why_until_it_is() -> None:
         if broken and each.shard == 0 and each.operation.data == b"c":
             raise ValueError("no")
 
-    world = World(fragile)
+    world = HeldUpWorld(fragile)
     world.turn_until(lambda: bool(world.worker.waiting()))
     assert list(world.worker.waiting()) == [0]
     broken = False

@@ -27,6 +27,7 @@ from tests.simulation.faults import Fault, Faults, SimulatedCrash
 from tests.simulation.kafka import SimulatedKafka
 from tests.simulation.timeline import Timeline
 from tests.support.build import add, commit, delete, marker, prepare, rollback, update, wal
+from tests.support.fault_at import FaultAt
 from tests.support.shards import shard_config
 
 NAME = "j"
@@ -57,17 +58,7 @@ def give_all(told: Told) -> Iterator[tuple[None, bytes]]:
     yield None, b"%d/%d/%d %d %s" % (*told.position, told.operation.id, told.operation.data)
 
 
-class FaultAt(Faults):
-    def __init__(self, fault: Fault = Fault.NONE, at: int = -1) -> None:
-        self.step = 0
-        self._fault, self._at = fault, at
-
-    def at(self, request: str, node: str) -> Fault:
-        self.step += 1
-        return self._fault if self.step == self._at else Fault.NONE
-
-
-class World:
+class AgentWorld:
     """A shard's WAL, and its worker with an agent."""
 
     def __init__(self, faults: Faults) -> None:
@@ -131,7 +122,7 @@ class World:
 
 @pytest.mark.parametrize("at_once", [1, 3, 100])
 def test_operations_are_told_in_wal_order_and_transactional_ones_at_their_commit(at_once: int) -> None:
-    world = World(Faults())
+    world = AgentWorld(Faults())
     world.run(at_once)
     assert world.given() == GIVEN
     assert world.agents.told == {"all": len(GIVEN)}
@@ -140,9 +131,9 @@ def test_operations_are_told_in_wal_order_and_transactional_ones_at_their_commit
 @pytest.mark.parametrize("fault", FAULTS)
 def test_one_fault_at_any_step_changes_nothing_of_what_is_given(fault: Fault) -> None:
     counting = FaultAt()
-    World(counting).run(2)
+    AgentWorld(counting).run(2)
     for step in range(1, counting.step + 1):
-        world = World(FaultAt(fault, step))
+        world = AgentWorld(FaultAt(fault, step))
         world.run(2)
         world.timeline.wait(30.0, lambda: False)
         assert world.given() == GIVEN, f"{fault} at step {step}"
@@ -256,10 +247,10 @@ def test_an_error_of_one_agent_is_shown_until_it_is_told_again(calls: AgentCalls
 # ---- what holds a shard up ------------------------------------------------------------------------------------------
 
 
-class Served:
+class ServedAgents:
     """A worker of a world's shard, which is given all frames that it wants at once."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: AgentWorld) -> None:
         self._world = world
         self.worker = Worker(
             world.config(),
@@ -293,9 +284,9 @@ def test_what_was_before_the_group_that_an_agent_fails_at_is_given() -> None:
             raise ValueError("no")
         yield from give_all(told)
 
-    world = World(Faults())
+    world = AgentWorld(Faults())
     world.agents = OperationAgents([Agent("all", fragile, OUT)], AgentCalls(world.loop))
-    served = Served(world)
+    served = ServedAgents(world)
     served.serve(5.0)
     assert world.given() == GIVEN[:4]
     broken = False
@@ -305,7 +296,7 @@ def test_what_was_before_the_group_that_an_agent_fails_at_is_given() -> None:
 
 def test_an_agent_that_has_no_time_for_all_of_a_backlog_gets_through_it() -> None:
     """Its time is for all that it is told at once."""
-    world = World(Faults())
+    world = AgentWorld(Faults())
 
     class Timed(AgentCalls):
         def call(self, agent: Agent, shard: int, tellings: Sequence[Any]) -> list[Sent]:
@@ -314,7 +305,7 @@ def test_an_agent_that_has_no_time_for_all_of_a_backlog_gets_through_it() -> Non
             return super().call(agent, shard, tellings)
 
     world.agents = OperationAgents([Agent("all", give_all, OUT)], Timed(world.loop))
-    Served(world).serve(15.0)
+    ServedAgents(world).serve(15.0)
     assert world.given() == GIVEN
     assert world.agents.errors == {}
 
@@ -323,9 +314,9 @@ def test_what_an_agent_failed_at_is_forgotten_with_the_shard() -> None:
     def fragile(told: Told) -> None:
         raise ValueError("no")
 
-    world = World(Faults())
+    world = AgentWorld(Faults())
     world.agents = OperationAgents([Agent("fragile", fragile, None)], AgentCalls(world.loop))
-    served = Served(world)
+    served = ServedAgents(world)
     assert True in served.serve(3.0)
     served.worker.revoked([0])
     served.worker.assigned(())
@@ -336,9 +327,9 @@ def test_what_an_agent_failed_at_is_forgotten_with_the_shard() -> None:
 
 
 def test_an_agent_of_which_kafka_refuses_an_output_is_named_until_it_is_mended_and_told_once_a_second() -> None:
-    world = World(Faults())
+    world = AgentWorld(Faults())
     world.broker.topics[OUT].config["max.message.bytes"] = "4"
-    served = Served(world)
+    served = ServedAgents(world)
     served.serve(2.0)
     told = world.agents.told["all"]
     assert served.serve(10.0) == {True}

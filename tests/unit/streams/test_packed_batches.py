@@ -25,7 +25,7 @@ from tests.support.shards import shard_config
 NAME = "j"
 
 
-class Batch:
+class PackedBatch:
     """What a store gives for rows that it has packed."""
 
     def __init__(self, write: Callable[[Mapping[bytes, bytes]], None]) -> None:
@@ -41,18 +41,18 @@ class PackingStore(SimulatedStore):
     def __init__(self, disk: Disk, committed: Callable[[], int]) -> None:
         super().__init__(disk, Faults(), "node")
         self._committed = committed
-        self.batches: list[weakref.ref[Batch]] = []
+        self.batches: list[weakref.ref[PackedBatch]] = []
         self.packed_at: list[int] = []
         """How many rows of the table were committed then."""
 
     def packed(self, rows: Iterable[Change]) -> Callable[[Mapping[bytes, bytes]], None]:
         self.packed_at.append(self._committed())
-        batch = Batch(super().packed(rows))
+        batch = PackedBatch(super().packed(rows))
         self.batches.append(weakref.ref(batch))
         return batch
 
 
-class Scene:
+class PackingScene:
     """A shard that has gathered what its WAL holds."""
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class Scene:
 
 
 def test_a_batch_is_made_once_before_the_commit_and_gone_when_it_is_written() -> None:
-    scene = Scene()
+    scene = PackingScene()
     before = dict(scene.disk.rows)
     assert scene.shard.checkpoint_if_due(now=True)
     assert (scene.store.packed_at, scene.committed()) == ([0], 2)
@@ -84,7 +84,7 @@ def test_a_batch_is_made_once_before_the_commit_and_gone_when_it_is_written() ->
 
 def test_a_batch_is_gone_though_the_error_that_ended_its_checkpoint_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """A store that is to be opened anew could not be."""
-    scene = Scene()
+    scene = PackingScene()
 
     def stopped(
         self: object, fold: object, facts: object, changes: object, meanwhile: Callable[[], object], **how: bool

@@ -34,7 +34,7 @@ SHARDS = 3
 WAIT_S = 20.0
 
 
-class Recoveries:
+class HeldRecoveries:
     """One at a time in a thread of its own, each when it may."""
 
     def __init__(self) -> None:
@@ -73,11 +73,11 @@ class CountedInits(Faults):
         return super().at(request, node)
 
 
-class World:
+class TwoShards:
     def __init__(self, require_place: Callable[[], None] = lambda: None) -> None:
         self.timeline = Timeline()
         self.inits = CountedInits()
-        self.recoveries = Recoveries()
+        self.recoveries = HeldRecoveries()
         broker = SimulatedBroker(self.timeline, self.inits)
         for topic in (wal_topic(NAME), table_topic(NAME), control_topic(NAME)):
             broker.create_topic(topic, SHARDS, 1, {})
@@ -114,7 +114,7 @@ class World:
 
 
 def test_shards_are_taken_over_while_others_recover_and_those_that_are_ready_go_on() -> None:
-    world = World()
+    world = TwoShards()
     worker = world.worker
     worker.assigned({0, 1})
     world.recoveries.finish_next()
@@ -132,7 +132,7 @@ def test_shards_are_taken_over_while_others_recover_and_those_that_are_ready_go_
 
 
 def test_a_recovery_that_waits_is_dropped_with_its_shard_and_fences_nobody() -> None:
-    world = World()
+    world = TwoShards()
     worker = world.worker
     worker.assigned({0, 1, 2})
     world.recoveries.until_begun()
@@ -149,7 +149,7 @@ def test_a_recovery_that_waits_is_dropped_with_its_shard_and_fences_nobody() -> 
 
 
 def test_a_worker_that_is_abandoned_behind_an_error_ends_its_recoveries() -> None:
-    world = World()
+    world = TwoShards()
     worker = world.worker
     worker.assigned({0, 1})
     under_way, waits = world.recoveries.futures
@@ -168,7 +168,7 @@ def test_a_worker_that_is_abandoned_behind_an_error_ends_its_recoveries() -> Non
 
 
 def test_nothing_is_left_to_abandon_behind_a_stop() -> None:
-    world = World()
+    world = TwoShards()
     world.worker.assigned({0, 1})
     world.recover()
     world.worker.stop()
@@ -178,7 +178,7 @@ def test_nothing_is_left_to_abandon_behind_a_stop() -> None:
 
 def test_a_worker_whose_directory_is_deleted_says_so_and_ends(tmp_path: Path) -> None:
     slot = take_slot(tmp_path / "state", "worker")
-    worker = World(slot.require).worker
+    worker = TwoShards(slot.require).worker
     worker.assigned({0})
     worker.tick()
     shutil.rmtree(tmp_path / "state")

@@ -34,7 +34,7 @@ ROUTES = RoutesReport(
 )
 
 
-class Service:
+class MeteredService:
     """`Watched` with routes and sources."""
 
     def __init__(self, report: SourcesReport | None) -> None:
@@ -69,7 +69,7 @@ class Service:
 
 
 def samples(report: SourcesReport | None, prefix: str) -> list[str]:
-    return [line for line in metric_lines(None, Service(report)) if line.startswith(f"kafka_journal_{prefix}")]
+    return [line for line in metric_lines(None, MeteredService(report)) if line.startswith(f"kafka_journal_{prefix}")]
 
 
 def test_sources_have_metrics_of_success_failure_by_reason_lag_and_latency() -> None:

@@ -82,7 +82,7 @@ def sorted_ones(records: Iterable[Record], chosen: Callable[[int], bool] = lambd
     return [(offset, stamp, value_of(place, offset, value)) for place, (offset, stamp, value) in enumerate(records)]
 
 
-class World:
+class SortedWorld:
     """A cluster with a shard's WAL, and a machine for its worker."""
 
     def __init__(self, records: Sequence[Record]) -> None:
@@ -153,7 +153,7 @@ def test_sorted_frames_and_others_in_turn_leave_the_same_table(chosen: Callable[
     """Checkpoints fall behind every so many frames."""
     tables = []
     for which in (lambda n: False, chosen):
-        world = World(recorded(wal(*LIFE)))
+        world = SortedWorld(recorded(wal(*LIFE)))
         shard = world.shard(updates_row_bytes_max=64)
         prepared = sorted_ones(world.records, which)
         assert any(is_sorted(value) for *_, value in prepared) is (which is chosen)
@@ -172,7 +172,7 @@ def test_a_shard_that_tells_what_happened_leaves_the_same_table() -> None:
     tables = []
     agents = OperationAgents([Agent("agent", lambda each: None, None)], AgentCalls(asyncio.new_event_loop()))
     for tell in (agents, None):
-        world = World(recorded(wal(*LIFE)))
+        world = SortedWorld(recorded(wal(*LIFE)))
         shard = world.shard(updates_row_bytes_max=64, tell=tell)
         prepared = world.records if tell else sorted_ones(world.records)
         for first in range(0, len(prepared), 2):
@@ -183,7 +183,7 @@ def test_a_shard_that_tells_what_happened_leaves_the_same_table() -> None:
 
 
 def test_a_shard_that_recovers_takes_sorted_frames_again_from_behind_its_mark() -> None:
-    world = World(recorded(wal(*LIFE)))
+    world = SortedWorld(recorded(wal(*LIFE)))
     prepared = sorted_ones(world.records)
     shard = world.shard()
     shard.take(prepared[:4])
@@ -193,7 +193,7 @@ def test_a_shard_that_recovers_takes_sorted_frames_again_from_behind_its_mark() 
     shard = world.shard()
     shard.take(prepared)
     shard.checkpoint_if_due(now=True)
-    plain = World(recorded(wal(*LIFE)))
+    plain = SortedWorld(recorded(wal(*LIFE)))
     other = plain.shard()
     other.take(plain.records)
     other.checkpoint_if_due(now=True)
@@ -209,7 +209,7 @@ def is_untouched(shard: ShardWorker) -> bool:
 
 
 def test_a_shard_that_nothing_is_asked_of_takes_what_is_sorted() -> None:
-    assert not World([]).shard().wants_unsorted
+    assert not SortedWorld([]).shard().wants_unsorted
 
 
 def test_a_shard_whose_operations_are_told_refuses_what_is_sorted() -> None:
@@ -218,7 +218,7 @@ def test_a_shard_whose_operations_are_told_refuses_what_is_sorted() -> None:
     def telling(each: Told) -> None:
         told.append(each.operation.id)
 
-    world = World(recorded(wal([marker()], [add(1), add(2)])))
+    world = SortedWorld(recorded(wal([marker()], [add(1), add(2)])))
     agents = OperationAgents([Agent("agent", telling, None)], AgentCalls(asyncio.new_event_loop()))
     shard = world.shard(tell=agents)
     assert shard.wants_unsorted
@@ -242,7 +242,7 @@ def test_a_shard_with_routes_refuses_what_is_sorted() -> None:
 
 
 def test_where_something_is_to_be_skipped_nothing_sorted_is_taken_until_that_is_checkpointed() -> None:
-    world = World(recorded(wal(*LIFE)))
+    world = SortedWorld(recorded(wal(*LIFE)))
     prepared = sorted_ones(world.records)
     shard = world.shard()
     skipped = world.records[3][0]
@@ -265,7 +265,7 @@ def test_where_something_is_to_be_skipped_nothing_sorted_is_taken_until_that_is_
 
 
 def test_a_frame_that_is_sorted_is_not_applied_where_it_is_to_be_skipped() -> None:
-    world = World(recorded(wal([marker()], [add(1)], [add(2)])))
+    world = SortedWorld(recorded(wal([marker()], [add(1)], [add(2)])))
     offset = world.records[1][0]
     shard = world.shard()
     shard.allow_skips({offset: request(offset)})
@@ -279,7 +279,7 @@ def test_a_frame_that_is_sorted_is_not_applied_where_it_is_to_be_skipped() -> No
 
 
 def test_what_is_to_be_skipped_at_or_below_the_mark_asks_for_nothing() -> None:
-    world = World(recorded(wal([marker()], [add(1)], [add(2)])))
+    world = SortedWorld(recorded(wal([marker()], [add(1)], [add(2)])))
     prepared = sorted_ones(world.records)
     shard = world.shard()
     shard.take(prepared[:2])
@@ -296,7 +296,7 @@ def test_what_is_to_be_skipped_at_or_below_the_mark_asks_for_nothing() -> None:
 def test_a_refusal_in_the_middle_of_a_group_goes_on_there() -> None:
     frames = [(0, START_MS, frame(1, marker())), (2, START_MS, frame(2, add(1), group=2, last=False))]
     frames.append((3, START_MS, frame(3, add(2), group=2)))
-    world = World(recorded(frames))
+    world = SortedWorld(recorded(frames))
     shard = world.shard()
     prepared = sorted_ones(world.records)
     assert shard.take(prepared[:2]) is None
@@ -312,7 +312,7 @@ def test_the_worker_seeks_what_a_shard_refuses_and_says_which_want_nothing_sorte
     garbage = (4, START_MS, b"garbage")
     frames = recorded(wal([marker()], [add(1)]))
     frames += [garbage, *recorded([(6, START_MS, frame(3, add(2))), (8, START_MS, frame(4, add(3)))])]
-    world = World(frames)
+    world = SortedWorld(frames)
     worker = world.worker(checkpoint_interval_s=0.1)
     worker.assigned({0})
     assert list(worker.unsorted()) == []
@@ -340,7 +340,7 @@ def test_the_worker_seeks_what_a_shard_refuses_and_says_which_want_nothing_sorte
 
 
 def test_frames_that_come_sorted_all_the_same_are_left_out_until_they_are_read_again() -> None:
-    world = World(recorded(wal([marker()], [add(1)], [add(2)])))
+    world = SortedWorld(recorded(wal([marker()], [add(1)], [add(2)])))
     told: list[int] = []
     agents = OperationAgents(
         [Agent("agent", lambda each: told.append(each.operation.id), None)], AgentCalls(asyncio.new_event_loop())
@@ -363,7 +363,7 @@ def test_frames_that_come_sorted_all_the_same_are_left_out_until_they_are_read_a
 def test_a_marker_cuts_the_gathering_off(prepare_records: Callable[[Sequence[Record]], Sequence[Prepared]]) -> None:
     frames = wal([marker()], [add(1)])
     frames.append((4, START_MS, frame(3, marker(bytes(16)), epoch=2)))
-    world = World(recorded(frames))
+    world = SortedWorld(recorded(frames))
     prepared = prepare_records(world.records)
     shard = world.shard(checkpoint_interval_s=10.0)
     shard.take(prepared[:1])
@@ -381,11 +381,13 @@ def test_a_marker_cuts_the_gathering_off(prepare_records: Callable[[Sequence[Rec
 def test_a_checkpoint_takes_so_many_bytes_of_the_wal(
     prepare_records: Callable[[Sequence[Record]], Sequence[Prepared]],
 ) -> None:
-    world = World(recorded(wal([marker()], *([add(n, b"x" * 50 * n)] for n in range(1, 9)))))
+    world = SortedWorld(recorded(wal([marker()], *([add(n, b"x" * 50 * n)] for n in range(1, 9)))))
     sizes = [len(value) for _, _, value in world.records]
     prepared = prepare_records(world.records)
     for count in range(2, len(prepared)):
-        full, room = (World(world.records).shard(checkpoint_bytes_max=sum(sizes[:count]) + more) for more in (0, 1))
+        full, room = (
+            SortedWorld(world.records).shard(checkpoint_bytes_max=sum(sizes[:count]) + more) for more in (0, 1)
+        )
         full.take(prepared[:1])
         assert full.take(prepared) == prepared[count][0]
         assert full.next_offset == prepared[count - 1][0] + 1
@@ -398,9 +400,11 @@ def test_a_checkpoint_takes_so_many_bytes_of_the_wal(
 # ---- what stops a shard --------------------------------------------------------------------------------------------
 
 
-def stopped_with(bad: Frame, prepared: Callable[[Sequence[Record]], Sequence[Prepared]]) -> tuple[ShardWorker, World]:
+def stopped_with(
+    bad: Frame, prepared: Callable[[Sequence[Record]], Sequence[Prepared]]
+) -> tuple[ShardWorker, SortedWorld]:
     frames = [*wal([marker()], [add(1)]), (4, START_MS, bad), (6, START_MS, frame(4, add(9)))]
-    world = World(recorded(frames))
+    world = SortedWorld(recorded(frames))
     shard = world.shard(checkpoint_interval_s=10.0)
     shard.take(prepared(world.records)[:1])
     shard.checkpoint_if_due(now=True)

@@ -29,7 +29,7 @@ OPEN_S = 1.0
 TOPIC = "table"
 
 
-class Disk(RocksStore):
+class StandbyDisk(RocksStore):
     """A shard's store on a disk that does what a test says."""
 
     def __init__(self, directory: Path) -> None:
@@ -84,7 +84,7 @@ class Standbys:
 
     def __init__(self, directory: Path) -> None:
         self.faults = Away()
-        self.disks: dict[int, Disk] = {}
+        self.disks: dict[int, StandbyDisk] = {}
         self.unopenable: set[int] = set()
         self.damaged_at_first: set[int] = set()
         self._directory = directory
@@ -99,7 +99,7 @@ class Standbys:
     def _store(self, shard: int) -> LocalStore:
         if shard in self.unopenable:
             raise LocalStorageError("too many open files")
-        disk = self.disks[shard] = Disk(self._directory / str(shard))
+        disk = self.disks[shard] = StandbyDisk(self._directory / str(shard))
         if shard in self.damaged_at_first:
             disk.damage()
         return disk

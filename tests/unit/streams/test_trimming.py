@@ -25,7 +25,7 @@ WAIT_S = 30.0
 EVERY_S = 10.0
 
 
-class Shell(WorkerShell):
+class TrimmedShell(WorkerShell):
     """One that does nothing."""
 
     def assigned(self, shards: Collection[int]) -> Mapping[int, int]:
@@ -62,7 +62,7 @@ class Trims:
         self._begun = threading.Semaphore(0)
         self._ends: list[Callable[[], int]] = []
         self._end = threading.Semaphore(0)
-        self.shell = TrimmingShell(Shell(), self._trim, EVERY_S, lambda: self.now)
+        self.shell = TrimmingShell(TrimmedShell(), self._trim, EVERY_S, lambda: self.now)
 
     def _trim(self, stop: threading.Event) -> int:
         self.begun += 1
@@ -172,7 +172,7 @@ def rows(journal: bytes | None) -> ControlRows:
 
 
 def test_a_worker_that_is_to_trim_without_an_archive_does_not_start_unless_that_is_meant() -> None:
-    kafka, shell = SimulatedKafka(SimulatedBroker(Timeline(), Faults())), Shell()
+    kafka, shell = SimulatedKafka(SimulatedBroker(Timeline(), Faults())), TrimmedShell()
     assert with_trims(shell, kafka, settings(), rows(None)) is shell
     for found in (rows(None), rows(bytes(16))):
         with pytest.raises(ConfigError, match="trim_without_archive does without"):

@@ -27,7 +27,7 @@ from tests.simulation.timeline import Timeline
 QUEUE_PAGE = r"/queues/{name:[\s\S]+}"
 
 
-class Service:
+class WebService:
     """`Watched`, in which something may be wrong."""
 
     def __init__(
@@ -98,7 +98,7 @@ class Web:
         return status, json.loads(json.dumps(body))
 
 
-class Request:
+class WebRequest:
     def __init__(self, **query: str) -> None:
         self.query = query
 
@@ -112,8 +112,8 @@ def view_of_nothing() -> GlobalView:
 def ask(limit: str) -> int:
     """The status of a queue's page."""
     pages = Pages()
-    add_routes(pages, view_of_nothing(), Service())
-    status: int = asyncio.run(pages.handlers[QUEUE_PAGE](Web(), Request(limit=limit), "orders"))[0]
+    add_routes(pages, view_of_nothing(), WebService())
+    status: int = asyncio.run(pages.handlers[QUEUE_PAGE](Web(), WebRequest(limit=limit), "orders"))[0]
     return status
 
 
@@ -159,15 +159,15 @@ def test_what_the_view_cannot_answer_is_an_answer_of_every_page(error: Exception
 @pytest.mark.parametrize(
     ("service", "where"),
     [
-        (Service(stopped={1: "garbage"}), "stopped"),
-        (Service(waiting={1: "no topic"}), "waiting"),
-        (Service(standby={1: "garbage"}), "standby"),
-        (Service(standstill="not started"), "standstill"),
-        (Service(troubles=(("broken", 1, "ValueError"),)), "agents"),
-        (Service(faust={"app.count": "PartitionsMismatch()"}), "faust"),
+        (WebService(stopped={1: "garbage"}), "stopped"),
+        (WebService(waiting={1: "no topic"}), "waiting"),
+        (WebService(standby={1: "garbage"}), "standby"),
+        (WebService(standstill="not started"), "standstill"),
+        (WebService(troubles=(("broken", 1, "ValueError"),)), "agents"),
+        (WebService(faust={"app.count": "PartitionsMismatch()"}), "faust"),
     ],
 )
-def test_whatever_stands_still_is_not_healthy_and_named(service: Service, where: str) -> None:
+def test_whatever_stands_still_is_not_healthy_and_named(service: WebService, where: str) -> None:
     status, body = health_of(None, service)
     assert (status, body["healthy"]) == (503, False)
     assert [each for each in ("stopped", "waiting", "standby", "standstill", "agents", "faust") if body[each]] == [
@@ -182,12 +182,12 @@ def test_a_service_is_not_healthy_before_its_worker_is_started() -> None:
 
 
 def test_a_shard_that_recovers_is_healthy() -> None:
-    assert health_of(None, Service())[0] == 200
+    assert health_of(None, WebService())[0] == 200
 
 
 def test_an_agent_that_is_fine_again_is_a_0_and_one_that_fails_in_two_ways_fails_once() -> None:
     troubles = (("broken", 1, "raised"), ("broken", 1, "has not returned"), ("broken", 2, "raised"))
-    lines = set(metric_lines(None, Service(troubles=troubles)))
+    lines = set(metric_lines(None, WebService(troubles=troubles)))
     assert {
         'kafka_journal_agent_shards_failing{agent="fine"} 0',
         'kafka_journal_agent_shards_failing{agent="broken"} 2',
@@ -197,6 +197,6 @@ def test_an_agent_that_is_fine_again_is_a_0_and_one_that_fails_in_two_ways_fails
 def test_of_a_shard_whose_copy_is_being_built_nothing_is_told() -> None:
     view = view_of_nothing()
     view.seen({0: Mark(shard=0, offset=-1), 1: Mark(shard=1, offset=7, applied=5)})
-    found = [line for line in metric_lines(view, Service()) if line.startswith("kafka_journal_shard_")]
+    found = [line for line in metric_lines(view, WebService()) if line.startswith("kafka_journal_shard_")]
     assert 'kafka_journal_shard_applied_operations_total{shard="1"} 5' in found
     assert not [line for line in found if 'shard="0"' in line]
