@@ -89,6 +89,7 @@ class ShardWorker:
         self._standing.recover()
         try:
             self._agents.require_pause_over()
+            self._sender.close()
             self._frames.fold = None
             return self._recover()
         except KNOWN as error:
@@ -97,6 +98,7 @@ class ShardWorker:
 
     def _recover(self) -> int:
         config = self._config
+        self._table.mend()
         self._sender.open()
         mark = self._table.read()
         self._table.require_wal_behind(mark)

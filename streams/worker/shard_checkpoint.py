@@ -58,11 +58,11 @@ class CheckpointSender:
         """WAL offsets at which an operator has left out what no route can send."""
 
     def open(self) -> None:
-        """Make a new producer: its initialisation fences the shard's previous owner, and ends what that left open.
+        """Make a new producer, in place of one that was closed: its initialisation fences the shard's previous owner,
+        and ends what that left open.
 
         Raises OperatingError.
         """
-        self.close()
         config, name = self._config, worker_id(self._config.journal, self._shard)
         if config.routes is None or self._outgoing is None:
             self._producer = self._kafka.transactional_producer(name)

@@ -55,12 +55,18 @@ class ShardTable:
         self._wall_ms = wall_ms
         self._given_up = False
         self.is_damaged = False
-        """Whether the local copy cannot be read: it is built anew by the next `read`."""
+        """Whether the local copy cannot be read: `mend` empties it, so that the next `read` builds it anew."""
         self._read_to: int | None = None
         """The offset at which the last read ended, until the next checkpoint proves that the read has missed
         nothing."""
         self._behind = 0
         """The table's last offset is at least the one before this, unless Kafka has lost what it acknowledged."""
+
+    def mend(self) -> None:
+        """Empty a damaged copy. Raises LocalStorageError."""
+        if self.is_damaged:
+            self._store.clear()
+            self.is_damaged = False
 
     def read(self) -> Mark:
         """Bring the local copy up to the table's end; the mark there. The shard's previous owner is fenced.
@@ -68,9 +74,6 @@ class ShardTable:
         Raises ClosedError if it was given up meanwhile, HangingTransactionError, whatever a `Replica` raises.
         """
         config = self._config
-        if self.is_damaged:
-            self._store.clear()
-            self.is_damaged = False
         replica = shard_replica(self._shard, config, self._kafka, self._store, clock=self._clock, wall_ms=self._wall_ms)
         try:
             replica.open(config.request_timeout_s)

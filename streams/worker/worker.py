@@ -137,7 +137,7 @@ class Worker:
 
     def _release(self) -> None:
         """Let go of what is another's, and keep its local copy for the next time."""
-        for number, held in list(self._shards.items()):
+        for number, held in sorted(self._shards.items()):
             if held.owner is not ShardOwner.OTHER or not held.is_idle():
                 continue
             if held.shard.committed >= 0:
@@ -220,7 +220,7 @@ class Worker:
 
     def seeks(self) -> dict[int, int]:
         """Shards that must be read from another offset than the next, once each. Read nothing else of them before."""
-        seeks = {number: held.seek for number, held in self._shards.items() if held.seek is not None}
+        seeks = {number: held.seek for number, held in sorted(self._shards.items()) if held.seek is not None}
         for number in seeks:
             self._shards[number].seek = None
         return seeks

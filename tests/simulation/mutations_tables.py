@@ -184,6 +184,7 @@ def kept_shard_is_fenced_and_not_read() -> list[Patch]:
     def fencing(self: Any) -> int | None:
         offset: int | None = next_offset(self)
         if offset is not None:
+            self._sender.close()
             self._sender.open()
         return offset
 
