@@ -2,7 +2,7 @@
 
     recover      fence the previous owner, read the table, make the fold         shard_table, shard_checkpoint
     take         frames into the fold                                            shard_frames
-    checkpoint   rows and mark in one transaction, then the local copy           shard_checkpoint, checkpoint_size
+    checkpoint   rows and mark in one transaction, then the local copy           shard_checkpoint
     an error     what it means, and what the shard does about it                 shard_failures
     its state    running, recovering, stopped by what                            shard_standing
 
@@ -209,7 +209,8 @@ class ShardWorker:
         self._agents.committed()
         if self._outgoing is not None:
             self._outgoing.counts.committed(done.routed, self._committed, int(self._wall_ms()))
-        self._standing.passed(self._committed)
+        if self.stopped_by is not None:
+            self._standing.passed(self._committed)
 
     # ---- errors ----------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from journal.v1.journal_pb2 import Frame, Skipped, SkipRequest
 from journal.wire.frames import decode_frame, nonce_of
 from journal.words import shortened
 from streams.agents.facts import FrameFacts
-from streams.worker.checkpoint_size import CheckpointSize
+from streams.worker.shard_checkpoint import CheckpointSize
 from streams.worker.shard_config import ShardConfig
 
 log = logging.getLogger(__name__)

@@ -53,6 +53,7 @@ class ShardTable:
         self._store = store
         self._clock = clock
         self._wall_ms = wall_ms
+        self._topic = table_topic(config.journal)
         self._given_up = False
         self.is_damaged = False
         """Whether the local copy cannot be read: `mend` empties it, so that the next `read` builds it anew."""
@@ -102,7 +103,7 @@ class ShardTable:
         """
         read_to, self._read_to = self._read_to, None
         behind, self._behind = self._behind, last + 2  # the end of its transaction takes an offset, too
-        topic = table_topic(self._config.journal)
+        topic = self._topic
         if read_to not in (None, first):
             raise StaleReadError(
                 f"{topic}[{self._shard}] was read to offset {read_to}, and what was sent next is at {first}"
@@ -135,7 +136,7 @@ class ShardTable:
         What is open all the same (KAFKA-20734 leaves transactions without an end) would be committed or aborted by our
         next checkpoint, whatever it should have been.
         """
-        topic = table_topic(self._config.journal)
+        topic = self._topic
         _, end = self._bounds(topic, committed=False)
         self._read_to = self._behind = end
         until = self._clock() + self._config.request_timeout_s
