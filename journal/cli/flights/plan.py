@@ -65,7 +65,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class DoubtRule:
-    """Which days' cancellations are prepared and left in doubt, and how they are settled at the end."""
+    """The days whose cancellations are prepared and left in doubt, and how these are settled at the end."""
 
     every_days: int
 

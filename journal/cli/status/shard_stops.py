@@ -32,7 +32,8 @@ def lines_of_stops(journal: str, stops: Mapping[int, Stop]) -> list[str]:
 
 
 def stops_now(kafka: Kafka, journal: str, shards: Collection[int], timeout_s: float) -> dict[int, Stop]:
-    """Which of `shards` are stopped now, and where. Raises OperatingError, and RowError for rows that do not parse."""
+    """Those of `shards` that are stopped now, and where. Raises OperatingError, and RowError for rows that do not
+    parse."""
     rows = read_control(kafka, journal, time.monotonic, timeout_s)
     identity = rows.require_identity(journal)
     marks = MarkReader(kafka, table_topic(journal), time.monotonic)

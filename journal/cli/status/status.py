@@ -56,9 +56,9 @@ class ShardStatus:
     ahead_since: int
     stop: Stop | None
     route_stop: dict[str, Any] | None = None
-    """As `--json` prints it; None if no route has stopped the shard."""
+    """The stop as `--json` prints it; None if no route has stopped the shard."""
     trim: dict[str, Any] | None = None
-    """As `--json` prints it; None if the WAL has its beginning."""
+    """The trim as `--json` prints it; None if the WAL has its beginning."""
     rows: ShardRows | None = None
     """Rows of the tables, just before `mark` was read; None if they were not counted."""
 

@@ -27,7 +27,7 @@ _WHOSE, _TOLD = "_windows-of-", "_told-"
 
 
 class WindowSpan(NamedTuple):
-    """Which windows a sink takes: the state they belong to, and their numbers from `first` to before `following`."""
+    """The windows that a sink takes: the state they belong to, and their numbers from `first` to before `following`."""
 
     state: str
     first: int

@@ -1,4 +1,5 @@
-"""Which frames of a WAL count, and how far: the part of the audit's fold that looks at whole frames.
+"""The part of the audit's fold that looks at whole frames: it finds the frames of a WAL that count, and where a shard
+stops.
 
 The rules are those of docs/FORMAT.md, "Frames" and "Skipped records", written once more as windows over a shard's
 frames. A window over the frames before one gives all state that the fold needs, up to the place where the shard stops.
@@ -154,7 +155,7 @@ def throughout(*partition: str, order: Sequence[str]) -> WindowSpec:
 
 
 def _accepted(frames: DataFrame, begin_epoch: Column) -> DataFrame:
-    """Which frames belong to the epoch in which they stand (`accepted`), and which to an older one (`stale`)."""
+    """The frames, marked if they belong to the epoch in which they stand (`accepted`) or to an older one (`stale`)."""
     good = F.col("fault").isNull() & ~F.col("skip")
     with_epoch = frames.withColumn("marker", F.coalesce(F.col("type") == "MARKER", F.lit(False))).withColumn(
         "epoch_before",
@@ -165,7 +166,8 @@ def _accepted(frames: DataFrame, begin_epoch: Column) -> DataFrame:
 
 
 def _chained(frames: DataFrame, begin_number: Column) -> DataFrame:
-    """Which frames move the shard's number on (`advances`), and what stops the shard there (`reason`).
+    """The frames, marked if they move the shard's number on (`advances`), and with what stops the shard there
+    (`reason`).
 
     A skipped frame moves the number if it follows the frame before it. Skipped frames are few, so they are looked at
     one by one.

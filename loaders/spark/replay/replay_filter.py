@@ -1,5 +1,5 @@
-"""Which operations belong to an address or a queue of a message store (docs/STORE.md): the part of a replay's filter
-that reads data.
+"""The part of a replay's filter that reads data: it finds the operations that belong to an address or a queue of a
+message store (docs/STORE.md).
 
 Added records tell what belongs to an address. A record's life, from its ADD to its DELETE, is taken whole or not at
 all.

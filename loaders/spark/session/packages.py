@@ -1,4 +1,4 @@
-"""Which packages of Spark and Delta Lake go with which PySpark. No other module knows.
+"""The packages of Spark and Delta Lake that go with each PySpark. No other module knows.
 
 Packages are Maven coordinates, as `spark.jars.packages` and `spark-submit --packages` take them.
 """

@@ -1,4 +1,4 @@
-"""Which of several jobs goes on with the data at a place: the one that was started last.
+"""A job's claim on the data at a place. If there are several jobs, the one that was started last goes on with the data.
 
     <place>/writers/N-TOKEN      that job: the greatest name
 

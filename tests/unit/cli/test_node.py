@@ -19,7 +19,7 @@ LIMIT_S = 60.0
 
 
 def unreachable(directory: Path, request_timeout_ms: int) -> Settings:
-    """Of a node whose Kafka is away."""
+    """Settings of a node that cannot reach Kafka."""
     return load_settings(
         None,
         bootstrap_servers="127.0.0.1:1",

@@ -18,7 +18,7 @@ from tests.support.stores import declare, send
 
 
 class Uncertain:
-    """Of a journal, what a node asks before it hands out anything."""
+    """The part of a journal that a node asks before it hands out anything."""
 
     current = False
 

@@ -74,7 +74,7 @@ def test_handlers_are_what_they_were_behind_it() -> None:
 
 @pytest.mark.parametrize("later_s", [0.0, 1.2])
 def test_signals_of_one_request_end_it_in_order_and_one_behind_them_at_once(later_s: float) -> None:
-    """It signals itself: with another process between, a busy machine could make two requests of one."""
+    """The process signals itself: signals of another process may arrive too late on a busy machine."""
     with subprocess.Popen(
         [sys.executable, "-c", SIGNALLED], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as serving:

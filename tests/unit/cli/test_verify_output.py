@@ -14,7 +14,7 @@ LEFT_OUT = "1,998 of the differences are not named here: --differences-max 0 nam
 
 
 def report(kept_max: int) -> Report:
-    """Of two shards with a thousand differences each."""
+    """A report of two shards with a thousand differences each."""
     shards = []
     for shard in range(2):
         differences = Differences(shard, kept_max)

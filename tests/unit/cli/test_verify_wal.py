@@ -19,7 +19,7 @@ def records(*offsets: int, damaged: bool = False) -> Iterator[WalRecord]:
 
 
 def read_until(wal: WatchedWal, until: int) -> None:
-    """As `verify_shard` reads: the record behind `until` is looked at and not used."""
+    """Read as `verify_shard` does: the record after `until` is looked at and not used."""
     for offset, *_ in wal:
         if offset > until:
             return

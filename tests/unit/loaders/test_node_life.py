@@ -49,7 +49,7 @@ OLD_S = RECENT_S + 0.1
 
 
 class Member:
-    """As `Membership`: of a group that grants the duty at once, unless a test has it wait."""
+    """A `Membership` in a group that grants the duty at once, unless a test makes it wait."""
 
     granted = True
     lapsed = False

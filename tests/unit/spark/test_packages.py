@@ -78,7 +78,7 @@ def test_without_pyspark_the_error_says_how_to_get_it(module: str) -> None:
 
 
 def test_a_pyspark_that_this_python_cannot_import_is_not_said_to_be_missing() -> None:
-    """It imports `typing.io`, which Python 3.13 has no more."""
+    """PySpark imports `typing.io`, which Python 3.13 no longer has."""
     said = said_without("typing.io")
     installed = f"PySpark {installed_pyspark()} is installed, and Python {platform.python_version()} cannot import it"
     assert said.startswith(f"{installed} (ModuleNotFoundError: ")

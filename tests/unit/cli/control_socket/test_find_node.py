@@ -1,4 +1,4 @@
-"""Which node `--node` asks: the one that is named, or the only one that answers; else an error names the choice."""
+"""`--node` asks the named node, or the only one that answers; otherwise an error names the choice."""
 
 from __future__ import annotations
 
