@@ -6,17 +6,14 @@ Results go to standard output (with --json as one object), progress and errors t
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from journal.cli.common import ended_by_sigterm_as_by_ctrl_c, errors, print_table
+from journal.cli.common import ended_by_sigterm_as_by_ctrl_c, print_json, print_line, print_note, print_table
 from journal.embedded.cluster import EmbeddedKafka, default_directory
 from journal.embedded.config import BROKERS_MAX, check_request
 from journal.embedded.launching import HEAP_MB, START_TIMEOUT_S
@@ -71,38 +68,36 @@ def start(
         check_request(brokers or len(own_ports or (1,)), own_ports, properties)
     except EmbeddedKafkaError as error:
         raise typer.BadParameter(str(error)) from None
-    with _errors_reported(as_json), ended_by_sigterm_as_by_ctrl_c():
+    with ended_by_sigterm_as_by_ctrl_c():
         kafka = EmbeddedKafka(chosen, brokers, own_ports, properties, heap_mb=heap_mb, start_timeout_s=timeout_s)
         already = kafka.status().running
         bootstrap_servers = kafka.start()
     if as_json:
         answer = {"bootstrap_servers": bootstrap_servers, "directory": str(kafka.directory), "already_running": already}
-        print(json.dumps(answer))
+        print_json(answer)
         return
-    _say(f"Apache Kafka {'runs already' if already else 'runs'}; its data is in {kafka.directory}")
-    print(bootstrap_servers)
+    print_note(f"Apache Kafka {'runs already' if already else 'runs'}; its data is in {kafka.directory}")
+    print_line(bootstrap_servers)
 
 
 @app.command()
 def stop(directory: Directory = None, as_json: Json = False) -> None:
     """Stop the brokers, whoever started them. Their data stays."""
     chosen = directory or default_directory()
-    with _errors_reported(as_json):
-        stopped = EmbeddedKafka(chosen).stop()
+    stopped = EmbeddedKafka(chosen).stop()
     if as_json:
-        print(json.dumps({"stopped": stopped, "directory": str(chosen.absolute())}))
+        print_json({"stopped": stopped, "directory": str(chosen.absolute())})
         return
-    _say(f"Apache Kafka in {chosen} {'is stopped' if stopped else 'did not run'}")
+    print_note(f"Apache Kafka in {chosen} {'is stopped' if stopped else 'did not run'}")
 
 
 @app.command()
 def status(directory: Directory = None, as_json: Json = False) -> None:
     """Show the brokers. The exit code is 1 unless all of them answer."""
     chosen = directory or default_directory()
-    with _errors_reported(as_json):
-        found = EmbeddedKafka(chosen).status()
+    found = EmbeddedKafka(chosen).status()
     if as_json:
-        print(json.dumps({"running": found.running, **asdict(found)}))
+        print_json({"running": found.running, **asdict(found)})
     else:
         _show(found)
     raise typer.Exit(0 if found.running else 1)
@@ -129,30 +124,11 @@ def parse_settings(settings: Sequence[str]) -> dict[str, str]:
 
 def _show(found: KafkaStatus) -> None:
     if not found.brokers:
-        _say(f"no Kafka in {found.directory} yet: kafka-journal kafka start makes one")
+        print_note(f"no Kafka in {found.directory} yet: kafka-journal kafka start makes one")
         return
     rows = [
         (broker.broker, broker.state, broker.port, "" if broker.pid is None else broker.pid, broker.log)
         for broker in found.brokers
     ]
     print_table(f"Apache Kafka in {found.directory}", ("broker", "state", "port", "pid", "log"), rows)
-    print(f"bootstrap servers: {found.bootstrap_servers}")
-
-
-@contextmanager
-def _errors_reported(as_json: bool) -> Iterator[None]:
-    try:
-        yield
-    except EmbeddedKafkaError as error:
-        if as_json:
-            print(json.dumps({"error": str(error)}))
-        else:
-            _say(f"kafka-journal: {error}")
-        raise typer.Exit(1) from error
-    except KeyboardInterrupt:
-        errors.print("interrupted", style="yellow")
-        raise typer.Exit(130) from None
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr)
+    print_line(f"bootstrap servers: {found.bootstrap_servers}")

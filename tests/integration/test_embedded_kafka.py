@@ -19,6 +19,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from typer.testing import CliRunner
 
 from journal.cli.kafka import app
+from journal.cli.main import app as kafka_journal
 from journal.embedded.cluster import EmbeddedKafka
 from journal.embedded.distribution import KAFKA_VERSION, get_kafka
 from journal.embedded.java import find_java
@@ -209,10 +210,10 @@ def test_an_old_java_is_refused_by_the_command_with_exit_code_1(tmp_path: Path) 
     java.parent.mkdir()
     java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n")
     java.chmod(0o755)
-    command = ["start", "--dir", str(tmp_path / "kafka"), "--json"]
-    answer = CliRunner().invoke(app, command, env={"JAVA_HOME": str(tmp_path)})
+    command = ["kafka", "start", "--dir", str(tmp_path / "kafka")]
+    answer = CliRunner().invoke(kafka_journal, command, env={"JAVA_HOME": str(tmp_path)})
     assert answer.exit_code == 1
-    assert "Java 11, too old" in json.loads(answer.stdout)["error"]
+    assert "Java 11, too old" in answer.stderr
 
 
 STARTER = """
