@@ -73,7 +73,7 @@ bench: venv  ## runs every bench; results go to bench/results/
 SEEDS ?= 20000
 SEED ?= 0
 
-simulate: venv  ## runs the simulation with SEEDS seeds from SEED on (20000 take about 10 minutes)
+simulate: venv  ## runs the simulation with SEEDS seeds from SEED on (20000 take about 50 minutes of two cores)
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS) --seed $(SEED)
 
 .PHONY: simulate
