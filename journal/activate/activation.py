@@ -233,7 +233,7 @@ class Activation:
                 acceptance, report.counts = state.finish(marks, told)
             else:
                 acceptance, report.counts = load_stored(self._store, marks, state, self._limits, told)
-        report.in_doubt = acceptance.prepared()
+        report.in_doubt = acceptance.transactions.prepared()
         return acceptance
 
     def _require_told(self, asked: Future[None]) -> None:

@@ -102,11 +102,11 @@ class Appends(ABC):
 
     def begin(self, tx: int | None = None) -> int:
         """Begin a transaction: `tx`, or a number that is free. An operation with a new `tx` begins it too."""
-        return self.require_core().begin(tx)
+        return self.require_core().transactions.begin(tx)
 
     def is_empty(self, tx: int) -> bool:
         """Whether nothing was done in `tx`. Raises TransactionUnknownError."""
-        return self.require_core().is_empty(tx)
+        return self.require_core().transactions.is_empty(tx)
 
     def prepare(self, tx: int, data: bytes = b"", *, then: Sequence[PlainOperation] = ()) -> Completion:
         """Make `tx` wait, through every crash, for commit or rollback. `data` names it (an xid).
@@ -115,7 +115,7 @@ class Appends(ABC):
         take effect at once. Raises TransactionPreparedError, FullError, or what refuses one of `then` (LockedError for
         what `tx` itself holds); then nothing was changed.
         """
-        return self.require_core().prepare(tx, data, then)
+        return self.require_core().transactions.prepare(tx, data, then)
 
     def add_with_update(
         self, virtual_shard: int, kind: int, data: bytes, update_kind: int, subject: int
@@ -164,11 +164,11 @@ class Appends(ABC):
 
         Raises TransactionUnknownError, FullError, or what refuses one of `then`; then nothing was changed.
         """
-        return self.require_core().commit(tx, then)
+        return self.require_core().transactions.commit(tx, then)
 
     def rollback(self, tx: int) -> Completion:
         """Drop the operations of `tx`. Raises TransactionUnknownError, and FullError if they are in the WAL."""
-        return self.require_core().rollback(tx)
+        return self.require_core().transactions.rollback(tx)
 
     def read(self, record_id: int) -> bytes | None:
         """The data of a record in the local copy; None if the copy does not have it (yet)."""

@@ -12,7 +12,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from journal.append.completion import Completion
-from journal.append.operations import NOTHING_STAGED, AnyOperation, Append, DeletedRecords, NewRecords, Staged
+from journal.append.operations import NOTHING, Amount, AnyOperation, Append, DeletedRecords, NewRecords
 from journal.kafka.ports import Consumed, Sent
 from journal.limits import FRAME_OVERHEAD_BYTES, OPERATION_OVERHEAD_BYTES
 from journal.v1.journal_pb2 import ADD, DELETE, UPDATE, Frame, Operation, OperationType
@@ -105,7 +105,7 @@ class Group:
         self.beside = beside
         self.operations = 0
         self.bytes = 0
-        self.settled = NOTHING_STAGED
+        self.settled = NOTHING
         """What its outcomes settle: a worker applies that in one checkpoint, as it does the group."""
         self.issued = 0
         self._frame_bytes_max = frame_bytes_max - FRAME_OVERHEAD_BYTES
@@ -291,10 +291,10 @@ class Group:
         self.operations += 1
         self.bytes += size
 
-    def settle(self, staged: Staged) -> None:
+    def settle(self, staged: Amount) -> None:
         """Count what an outcome just put settles."""
         operations, size = self.settled
-        self.settled = Staged(operations + staged.operations, size + staged.bytes)
+        self.settled = Amount(operations + staged.operations, size + staged.bytes)
 
     def put_heartbeat(self, shard: int) -> None:
         """A frame without operations, if the group has none for the shard yet."""

@@ -29,14 +29,14 @@ class Append(NamedTuple):
         return len(self.data) + OPERATION_OVERHEAD_BYTES
 
 
-class Staged(NamedTuple):
-    """How much is staged in the WAL: operations, and an upper bound of their bytes there."""
+class Amount(NamedTuple):
+    """A number of operations, and an upper bound of their bytes in frames."""
 
     operations: int
     bytes: int
 
 
-NOTHING_STAGED = Staged(0, 0)
+NOTHING = Amount(0, 0)
 
 
 PlainOperation = tuple[OperationType.ValueType, int, int, bytes, bool, int]

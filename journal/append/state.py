@@ -1,14 +1,16 @@
-"""The states of a journal and the one table of transitions between them."""
+"""The states of a journal, the one table of transitions between them, and the one place that changes a state."""
 
 from __future__ import annotations
 
 from enum import Enum
+from typing import NoReturn
 
-from journal.errors import ClosedError, StateError
+from journal.append.completion import Completion
+from journal.errors import ClosedError, FencedError, JournalError, StateError
 
 
 class JournalState(Enum):
-    """What a `Journal` may do."""
+    """What a journal may do."""
 
     CREATED = "created"
     STARTED = "started"  # connected; nothing fenced, nothing loaded
@@ -33,8 +35,8 @@ _NEXT: dict[JournalState, frozenset[JournalState]] = {
 
 
 def refusal(state: JournalState, mend: str = "", *, closed: bool) -> StateError:
-    """What a call raises that a journal refuses in this state: ClosedError from its close on. `mend` is what to do, or
-    what else keeps it."""
+    """The error of a call that a journal refuses in this state: ClosedError once it is `closed`. `mend` is what to do,
+    or what else keeps the journal from it."""
     return ClosedError("the journal was closed") if closed else StateError(f"the journal is {state.value}{mend}")
 
 
@@ -43,7 +45,39 @@ def valid_transition(now: JournalState, then: JournalState) -> bool:
 
 
 def require_transition(now: JournalState, then: JournalState) -> JournalState:
-    """`then`; raises StateError if a journal that is `now` cannot become it."""
+    """`then`. Raises StateError if a journal that is `now` cannot become it."""
     if not valid_transition(now, then):
         raise StateError(f"a journal that is {now.value} cannot become {then.value}")
     return then
+
+
+class Life:
+    """One journal's state, and what ended it. Its core's lock guards it."""
+
+    def __init__(self) -> None:
+        self.state = JournalState.CREATED
+        self.closing = False
+        self.error: JournalError | None = None
+        """Why the journal was fenced or failed."""
+        self.ended = Completion()
+        """Done once this node is not active any more, with the reason: before all that fails with it."""
+
+    @property
+    def is_active(self) -> bool:
+        return self.state is JournalState.ACTIVE
+
+    def become(self, state: JournalState) -> None:
+        """Raises StateError for a transition that the table does not have."""
+        self.state = require_transition(self.state, state)
+
+    def fail(self, error: JournalError) -> bool:
+        """Become fenced or failed for `error`; False if there is nothing that it could end."""
+        if self.state not in (JournalState.ACTIVE, JournalState.LOADING):
+            return False
+        self.become(JournalState.FENCED if isinstance(error, FencedError) else JournalState.FAILED)
+        self.error = error
+        return True
+
+    def refuse(self) -> NoReturn:
+        """Raises what every append meets now."""
+        raise (self.error or refusal(self.state, closed=self.closing)).again()

@@ -62,7 +62,7 @@ def accept_prepared(
         Append(shard_of(op.id, shards), op.type, op.id, op.kind, op.data, op.replaceable, op.subject, tx)
         for op in operations
     ]
-    acceptance.load_prepared(tx, appends, {part.shard: part.covers for part in parts})
+    acceptance.transactions.load_prepared(tx, appends, {part.shard: part.covers for part in parts})
 
 
 class _Tee:

@@ -235,7 +235,11 @@ class LocalJournal(Appends):
         finally:
             snapshot.close()
         report = ActivationReport(
-            epoch, claim_s=claimed - began, load_s=clock() - claimed, counts=counts, in_doubt=acceptance.prepared()
+            epoch,
+            claim_s=claimed - began,
+            load_s=clock() - claimed,
+            counts=counts,
+            in_doubt=acceptance.transactions.prepared(),
         )
         issued = max(mark.issued for mark in marks.values())
         return writer, Activated(writer, acceptance, issued), report

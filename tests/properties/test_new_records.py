@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from journal.append.acceptance import Acceptance
-from journal.append.consumed_groups import TakingIn
+from journal.append.consumed_groups import ConsumedGroups
 from journal.append.group import FrameNumbers, Group, Origin
 from journal.append.operations import AnyOperation, Append, DeletedRecords, NewRecords, PlainOperation
 from journal.errors import JournalError
@@ -71,8 +71,8 @@ def one_by_one(operations: Sequence[AnyOperation]) -> list[PlainOperation]:
 def acceptance() -> Acceptance:
     made = Acceptance(SHARDS, LIMITS)
     made.load_records(LIVE)
-    made.operate(Append(IN_TRANSACTION % SHARDS, ADD, IN_TRANSACTION, 1, b"", tx=9))
-    made.operate(Append(UPDATED % SHARDS, UPDATE, UPDATED, 36, b"", subject=7, tx=9))
+    made.transactions.operate([Append(IN_TRANSACTION % SHARDS, ADD, IN_TRANSACTION, 1, b"", tx=9)])
+    made.transactions.operate([Append(UPDATED % SHARDS, UPDATE, UPDATED, 36, b"", subject=7, tx=9)])
     return made
 
 
@@ -80,9 +80,9 @@ def taken(operations: Sequence[AnyOperation]) -> tuple[list[Sent], int, int] | N
     """The frames of these, and what the group counts; None: refused. What is there is as it was, then."""
     accepting = acceptance()
     try:
-        group: Group = TakingIn(SHARDS, LIMITS, threading.Lock()).group(accepting, operations, CONSUMED, ())
+        group: Group = ConsumedGroups(SHARDS, LIMITS, threading.Lock()).group(accepting, operations, CONSUMED, ())
     except JournalError:
-        assert accepting.records == len(LIVE)
+        assert len(accepting.live) == len(LIVE)
         assert all(each in accepting for each in LIVE)
         return None
     group.seal(Origin(b"j" * 16, 3, "node"), FrameNumbers((0,) * SHARDS, 0))
@@ -105,7 +105,7 @@ def test_in_a_transaction_they_are_the_same_too(operations: list[AnyOperation]) 
         except JournalError as error:
             told.append(type(error))
         else:
-            core.commit(8)
+            core.transactions.commit(8)
             core.step(0.0)
             told.append([core.is_taken(record_id) for record_id in (*LIVE, *(make_id(n, 4) for n in range(1, 50)))])
     assert told[0] == told[1]

@@ -112,7 +112,7 @@ steps = st.one_of(
         st.sampled_from(LIVE),
     ),
     st.builds(lambda record_id: lambda side: side.call(lambda core: core.delete(record_id, TX)), st.sampled_from(LIVE)),
-    st.just(lambda side: side.call(lambda core: core.commit(TX))),
+    st.just(lambda side: side.call(lambda core: core.transactions.commit(TX))),
     st.just(Side.step),
 )
 

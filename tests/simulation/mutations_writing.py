@@ -12,10 +12,10 @@ import journal.wal.writer
 from journal.activate.activation import Activation
 from journal.activate.claiming import Claiming
 from journal.activate.gate import Gate
-from journal.append.acceptance import Acceptance, OpenTransaction
 from journal.append.completion import Completion
 from journal.append.core import Core
 from journal.append.group import Origin
+from journal.append.transaction_acceptance import OpenTransaction, TransactionAcceptance
 from journal.errors import DeadlineError, FatalProducerError, FencedError, OperatingError, OutcomeUnknownError
 from journal.kafka.ports import Kafka, Reader
 from journal.process.clocks import Moment
@@ -414,19 +414,19 @@ def locks_are_not_rebuilt() -> list[Patch]:
         self._locks.release(tx)
         self._open[tx] = opened
 
-    return [(Acceptance, "load_prepared", load_prepared)]
+    return [(TransactionAcceptance, "load_prepared", load_prepared)]
 
 
 @mutation
 def commit_in_the_home_shard_only() -> list[Patch]:
     """A commit settles a staged transaction in its home shard, and nowhere else."""
-    commit = Acceptance.commit
+    commit = TransactionAcceptance.commit
 
     def committing(self: Any, tx: int, *settled: Any) -> Any:
         home = home_shard_of(tx, self._shards)
         return [op for op in commit(self, tx, *settled) if op.type != COMMIT or op.shard == home]
 
-    return [(Acceptance, "commit", committing)]
+    return [(TransactionAcceptance, "commit", committing)]
 
 
 @mutation

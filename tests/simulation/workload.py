@@ -98,8 +98,8 @@ class Workload:
         if call.verb == "delete":
             return core.delete(call.id, call.tx)
         if call.verb == "prepare":
-            return core.prepare(call.tx, call.data)
-        return core.commit(call.tx) if call.verb == "commit" else core.rollback(call.tx)
+            return core.transactions.prepare(call.tx, call.data)
+        return core.transactions.commit(call.tx) if call.verb == "commit" else core.transactions.rollback(call.tx)
 
     # ---- choosing --------------------------------------------------------------------------------------------
 

@@ -45,11 +45,13 @@ def active_core(
     *,
     timing: Timing | None = None,
     shards: int = SHARDS,
+    acceptance: Acceptance | None = None,
 ) -> Core:
-    """In epoch 3, with the records `live`."""
+    """In epoch 3, with the records `live`, or with an `acceptance` that is loaded."""
     limits = limits or Limits()
-    acceptance = Acceptance(shards, limits)
-    acceptance.load_records(live)
+    if acceptance is None:
+        acceptance = Acceptance(shards, limits)
+        acceptance.load_records(live)
     core = Core(shards, limits, timing or quick_timing())
     core.become(JournalState.STARTED)
     core.become(JournalState.LOADING)

@@ -197,7 +197,10 @@ class FollowedTable:
         cold, accepted = self.loaded()
         assert isinstance(warm, KeptState)
         assert (warm.records, warm.in_doubt, warm.counts) == (cold.records, cold.in_doubt, cold.counts)
-        assert (acceptance.records, acceptance.prepared()) == (accepted.records, accepted.prepared())
+        assert (acceptance.live, acceptance.transactions.prepared()) == (
+            accepted.live,
+            accepted.transactions.prepared(),
+        )
         assert tried(acceptance, cold) == tried(accepted, cold)
 
 
@@ -213,7 +216,7 @@ def tried(acceptance: Acceptance, state: KeptState) -> list[object]:
             lambda id=record_id: acceptance.add(id),
         ):
             answers.append(_answer(attempt))
-    answers += [acceptance.commit(tx) for tx in acceptance.prepared()]
+    answers += [acceptance.transactions.commit(tx) for tx in acceptance.transactions.prepared()]
     return [*answers, *(record_id in acceptance for record_id in range(1, 6))]
 
 

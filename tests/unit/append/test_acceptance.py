@@ -69,11 +69,11 @@ def test_a_deleted_id_may_be_added_again():
 )
 def test_arguments_out_of_range_are_refused(record_id, kind, size, subject):
     with pytest.raises(InvalidOperationError):
-        new(data_bytes_max=10).check_operation(record_id, kind, b"x" * size, subject)
+        new(data_bytes_max=10).check(record_id, kind, b"x" * size, subject)
 
 
 def test_data_of_exactly_the_limit_is_accepted():
-    new(data_bytes_max=10).check_operation(1, 0, b"x" * 10, 0)
+    new(data_bytes_max=10).check(1, 0, b"x" * 10, 0)
 
 
 # ---- transactions ----------------------------------------------------------------------------------------------------
@@ -81,51 +81,51 @@ def test_data_of_exactly_the_limit_is_accepted():
 
 def test_a_local_transaction_appends_nothing_until_it_commits_and_then_plain_operations():
     accept = new()
-    assert accept.operate(add(1, 7)) == []
-    assert accept.operate(update(1, 7)) == []
+    assert accept.transactions.operate([add(1, 7)]) == []
+    assert accept.transactions.operate([update(1, 7)]) == []
     assert 1 not in accept
-    assert accept.commit(7) == [add(1, 0), update(1, 0)]
+    assert accept.transactions.commit(7) == [add(1, 0), update(1, 0)]
     assert 1 in accept
 
 
 def test_what_a_transaction_both_adds_and_deletes_is_not_appended():
     accept = new()
     for op in (add(1, 7), update(1, 7), add(2, 7), delete(1, 7)):
-        accept.operate(op)
-    assert accept.commit(7) == [add(2, 0)]
+        accept.transactions.operate([op])
+    assert accept.transactions.commit(7) == [add(2, 0)]
     assert 1 not in accept
 
 
 def test_a_record_deleted_and_added_again_in_one_transaction_lives_after_it():
     accept = new()
     accept.add(1)
-    accept.operate(delete(1, 7))
-    accept.operate(add(1, 7))
-    assert accept.commit(7) == [delete(1, 0), add(1, 0)]
+    accept.transactions.operate([delete(1, 7)])
+    accept.transactions.operate([add(1, 7)])
+    assert accept.transactions.commit(7) == [delete(1, 0), add(1, 0)]
     assert 1 in accept
 
 
 def test_a_rolled_back_buffered_transaction_appends_nothing_and_frees_its_locks():
     accept = new()
-    accept.operate(add(1, 7))
-    assert accept.rollback(7) == []
+    accept.transactions.operate([add(1, 7)])
+    assert accept.transactions.rollback(7) == []
     accept.add(1)
 
 
 def test_a_transaction_that_outgrows_its_buffer_is_staged_and_its_commit_covers_every_operation():
     accept = new(transaction_buffer_operations_max=2)
-    assert accept.operate(add(1, 7)) == []
-    assert accept.operate(add(2, 7)) == []
-    assert accept.operate(add(5, 7)) == [add(1, 7), add(2, 7), add(5, 7)]
-    assert accept.operate(add(3, 7)) == [add(3, 7)]
-    settled = accept.commit(7)
+    assert accept.transactions.operate([add(1, 7)]) == []
+    assert accept.transactions.operate([add(2, 7)]) == []
+    assert accept.transactions.operate([add(5, 7)]) == [add(1, 7), add(2, 7), add(5, 7)]
+    assert accept.transactions.operate([add(3, 7)]) == [add(3, 7)]
+    settled = accept.transactions.commit(7)
     assert [(op.shard, op.type, op.covers) for op in settled] == [(1, COMMIT, 2), (2, COMMIT, 1), (3, COMMIT, 1)]
 
 
 def test_operations_of_a_transaction_that_belong_together_are_all_taken_or_none():
     accept = new(staged_operations_max=4)
     accept.add(1)
-    accept.operate(add(2, 7))
+    accept.transactions.operate([add(2, 7)])
     for refused, error in (
         ([add(3, 7), add(3, 7)], RecordExistsError),
         ([delete(1, 7), update(1, 7)], RecordMissingError),
@@ -133,28 +133,28 @@ def test_operations_of_a_transaction_that_belong_together_are_all_taken_or_none(
         ([add(3, 7), update(3, 7), update(2, 7), update(1, 7)], FullError),
     ):
         with pytest.raises(error):
-            accept.operate_all(refused)
+            accept.transactions.operate(refused)
     with pytest.raises(RecordExistsError):
-        accept.operate_all([add(3, 8), add(1, 8)])
-    assert not accept.is_open(8)
+        accept.transactions.operate([add(3, 8), add(1, 8)])
+    assert not accept.transactions.is_open(8)
     accept.update(1, 0, 0)
     accept.add(3)
-    assert accept.operate_all([update(2, 7), delete(1, 7), add(1, 7)]) == []
-    assert accept.commit(7) == [add(2, 0), update(2, 0), delete(1, 0), add(1, 0)]
+    assert accept.transactions.operate([update(2, 7), delete(1, 7), add(1, 7)]) == []
+    assert accept.transactions.commit(7) == [add(2, 0), update(2, 0), delete(1, 0), add(1, 0)]
 
 
 def test_operations_that_belong_together_and_outgrow_the_buffer_are_staged_together():
     accept = new(transaction_buffer_operations_max=2)
-    assert accept.operate(add(1, 7)) == []
-    assert accept.operate_all([add(2, 7), add(5, 7)]) == [add(1, 7), add(2, 7), add(5, 7)]
-    assert accept.operate_all([add(3, 7), add(6, 7)]) == [add(3, 7), add(6, 7)]
+    assert accept.transactions.operate([add(1, 7)]) == []
+    assert accept.transactions.operate([add(2, 7), add(5, 7)]) == [add(1, 7), add(2, 7), add(5, 7)]
+    assert accept.transactions.operate([add(3, 7), add(6, 7)]) == [add(3, 7), add(6, 7)]
 
 
 def test_prepare_stages_everything_and_covers_every_shard_and_the_home_shard():
     accept = new()
-    accept.operate(add(1, 7))
-    accept.operate(add(2, 7))
-    appends = accept.prepare(7, b"xid")
+    accept.transactions.operate([add(1, 7)])
+    accept.transactions.operate([add(2, 7)])
+    appends = accept.transactions.prepare(7, b"xid")
     assert appends[:2] == [add(1, 7), add(2, 7)]
     assert home_shard_of(7, SHARDS) == 3
     assert [(op.shard, op.type, op.covers, op.data, op.shards) for op in appends[2:]] == [
@@ -162,7 +162,7 @@ def test_prepare_stages_everything_and_covers_every_shard_and_the_home_shard():
         (2, PREPARE, 1, b"", 3),
         (3, PREPARE, 0, b"xid", 3),
     ]
-    assert [(op.shard, op.type, op.covers) for op in accept.rollback(7)] == [
+    assert [(op.shard, op.type, op.covers) for op in accept.transactions.rollback(7)] == [
         (1, ROLLBACK, 1),
         (2, ROLLBACK, 1),
         (3, ROLLBACK, 0),
@@ -171,22 +171,27 @@ def test_prepare_stages_everything_and_covers_every_shard_and_the_home_shard():
 
 def test_an_empty_transaction_can_be_prepared_and_settled():
     accept = new()
-    assert [(op.shard, op.covers) for op in accept.prepare(7, b"")] == [(3, 0)]
-    assert accept.prepared() == [7]
-    assert [(op.shard, op.type, op.covers) for op in accept.commit(7)] == [(3, COMMIT, 0)]
+    assert [(op.shard, op.covers) for op in accept.transactions.prepare(7, b"")] == [(3, 0)]
+    assert accept.transactions.prepared() == [7]
+    assert [(op.shard, op.type, op.covers) for op in accept.transactions.commit(7)] == [(3, COMMIT, 0)]
 
 
 def test_what_follows_a_prepare_takes_effect_at_once_or_nothing_is_prepared():
     accept = new()
     accept.add(3)
-    accept.operate(add(1, 7))
+    accept.transactions.operate([add(1, 7)])
     then = [(UPDATE, 3, 2, b"kept", True, 7), (ADD, 4, 1, b"", False, 0), (DELETE, 3, 0, b"", False, 0)]
     for refused in ((ADD, 1, 1, b"", False, 0), (UPDATE, 9, 2, b"", False, 0), (PREPARE, 4, 0, b"", False, 0)):
         for tx in (7, 8):
             with pytest.raises((LockedError, RecordMissingError, InvalidOperationError)):
-                accept.prepare(tx, b"", [*then, refused])
-    assert (3 in accept, 4 in accept, accept.prepared(), accept.is_open(8)) == (True, False, [], False)
-    appends = accept.prepare(7, b"xid", then)
+                accept.transactions.prepare(tx, b"", [*then, refused])
+    assert (
+        3 in accept,
+        4 in accept,
+        accept.transactions.prepared(),
+        accept.transactions.is_open(8),
+    ) == (True, False, [], False)
+    appends = accept.transactions.prepare(7, b"xid", then)
     assert [(op.type, op.tx) for op in appends] == [
         (ADD, 7),
         (PREPARE, 7),
@@ -196,21 +201,23 @@ def test_what_follows_a_prepare_takes_effect_at_once_or_nothing_is_prepared():
         (DELETE, 0),
     ]
     assert appends[3] == Append(shard_of(3, SHARDS), UPDATE, 3, 2, b"kept", True, 7)
-    assert (3 in accept, 4 in accept, accept.prepared()) == (False, True, [7])
-    accept.rollback(7)
+    assert (3 in accept, 4 in accept, accept.transactions.prepared()) == (False, True, [7])
+    accept.transactions.rollback(7)
     assert (3 in accept, 4 in accept) == (False, True)
 
 
 def test_nothing_is_added_to_a_prepared_transaction():
     accept = new()
-    accept.prepare(7, b"")
+    accept.transactions.prepare(7, b"")
     with pytest.raises(TransactionPreparedError):
-        accept.operate(add(1, 7))
+        accept.transactions.operate([add(1, 7)])
     with pytest.raises(TransactionPreparedError):
-        accept.prepare(7, b"")
+        accept.transactions.prepare(7, b"")
 
 
-@pytest.mark.parametrize("settle", [lambda accept: accept.commit(7), lambda accept: accept.rollback(7)])
+@pytest.mark.parametrize(
+    "settle", [lambda accept: accept.transactions.commit(7), lambda accept: accept.transactions.rollback(7)]
+)
 def test_an_unknown_transaction_cannot_be_settled(settle):
     with pytest.raises(TransactionUnknownError):
         settle(new())
@@ -218,11 +225,11 @@ def test_an_unknown_transaction_cannot_be_settled(settle):
 
 def test_what_another_open_transaction_added_is_not_there_and_is_locked():
     accept = new()
-    accept.operate(add(1, 7))
+    accept.transactions.operate([add(1, 7)])
     with pytest.raises(RecordMissingError):
-        accept.operate(update(1, 8))
+        accept.transactions.operate([update(1, 8)])
     with pytest.raises(LockedError):
-        accept.operate(add(1, 8))
+        accept.transactions.operate([add(1, 8)])
     with pytest.raises(LockedError):
         accept.add(1)
 
@@ -230,89 +237,89 @@ def test_what_another_open_transaction_added_is_not_there_and_is_locked():
 def test_a_record_deleted_by_an_open_transaction_is_locked_for_all_others():
     accept = new()
     accept.add(1)
-    accept.operate(delete(1, 7))
+    accept.transactions.operate([delete(1, 7)])
     with pytest.raises(LockedError):
         accept.update(1, 2, 0)
     with pytest.raises(LockedError):
         accept.delete(1)
-    accept.rollback(7)
+    accept.transactions.rollback(7)
     accept.delete(1)
 
 
 def test_a_refused_first_operation_begins_no_transaction():
     accept = new()
     with pytest.raises(RecordMissingError):
-        accept.operate(update(1, 7))
-    assert not accept.is_open(7)
+        accept.transactions.operate([update(1, 7)])
+    assert not accept.transactions.is_open(7)
 
 
 def test_staged_operations_are_bounded_for_one_transaction_and_in_all():
     accept = new(staged_operations_max=2, staged_total_operations_max=3)
-    accept.operate(add(1, 7))
-    accept.operate(add(2, 7))
+    accept.transactions.operate([add(1, 7)])
+    accept.transactions.operate([add(2, 7)])
     with pytest.raises(FullError, match="transaction 7 is at its limit"):
-        accept.operate(add(3, 7))
-    accept.prepare(7, b"")
-    accept.operate(add(3, 8))
+        accept.transactions.operate([add(3, 7)])
+    accept.transactions.prepare(7, b"")
+    accept.transactions.operate([add(3, 8)])
     with pytest.raises(FullError, match="settle some"):
-        accept.operate(add(4, 8))
-    accept.commit(7)
-    accept.operate(add(4, 8))
+        accept.transactions.operate([add(4, 8)])
+    accept.transactions.commit(7)
+    accept.transactions.operate([add(4, 8)])
 
 
 def test_a_prepare_that_would_stage_more_than_there_may_be_in_all_is_refused_and_changes_nothing():
     accept = new(staged_operations_max=4, staged_total_operations_max=5)
     for record_id in range(1, 9):
-        accept.operate(add(record_id, 7 if record_id <= 4 else 8))
-    accept.prepare(7, b"")
+        accept.transactions.operate([add(record_id, 7 if record_id <= 4 else 8)])
+    accept.transactions.prepare(7, b"")
     with pytest.raises(FullError, match="settle some"):
-        accept.prepare(8, b"", [(ADD, 9, 1, b"", False, 0)])
-    assert accept.prepared() == [7]
+        accept.transactions.prepare(8, b"", [(ADD, 9, 1, b"", False, 0)])
+    assert accept.transactions.prepared() == [7]
     assert 9 not in accept
-    accept.rollback(7)
-    assert len([op for op in accept.prepare(8, b"") if op.type == ADD]) == 4
+    accept.transactions.rollback(7)
+    assert len([op for op in accept.transactions.prepare(8, b"") if op.type == ADD]) == 4
 
 
 def test_the_bytes_that_a_prepare_stages_are_bounded_in_all():
     size = add(1, 7).size
     accept = new(staged_bytes_max=4 * size, staged_total_bytes_max=5 * size)
     for record_id in range(1, 9):
-        accept.operate(add(record_id, 7 if record_id <= 4 else 8))
-    accept.prepare(7, b"")
+        accept.transactions.operate([add(record_id, 7 if record_id <= 4 else 8)])
+    accept.transactions.prepare(7, b"")
     with pytest.raises(FullError, match="settle some"):
-        accept.prepare(8, b"")
+        accept.transactions.prepare(8, b"")
 
 
 def test_what_local_transactions_hold_in_memory_is_bounded_in_all():
     size = add(1, 7).size
     accept = new(transaction_buffer_bytes_max=3 * size, transaction_buffers_total_bytes_max=4 * size)
-    assert not [op for record_id in (1, 2, 3) for op in accept.operate(add(record_id, 7))]
-    assert accept.operate(add(4, 8)) == []
-    assert accept.operate(add(5, 8)) == [add(4, 8), add(5, 8)]
-    accept.commit(7)
-    assert not [op for record_id in (6, 7, 8) for op in accept.operate(add(record_id, 9))]
-    accept.rollback(9)
-    assert not [op for record_id in (6, 7, 8) for op in accept.operate(add(record_id, 10))]
-    accept.prepare(10, b"")
-    assert not [op for record_id in (10, 11, 12) for op in accept.operate(add(record_id, 11))]
+    assert not [op for record_id in (1, 2, 3) for op in accept.transactions.operate([add(record_id, 7)])]
+    assert accept.transactions.operate([add(4, 8)]) == []
+    assert accept.transactions.operate([add(5, 8)]) == [add(4, 8), add(5, 8)]
+    accept.transactions.commit(7)
+    assert not [op for record_id in (6, 7, 8) for op in accept.transactions.operate([add(record_id, 9)])]
+    accept.transactions.rollback(9)
+    assert not [op for record_id in (6, 7, 8) for op in accept.transactions.operate([add(record_id, 10)])]
+    accept.transactions.prepare(10, b"")
+    assert not [op for record_id in (10, 11, 12) for op in accept.transactions.operate([add(record_id, 11)])]
 
 
 def test_open_transactions_are_bounded():
     accept = new(transactions_max=1)
-    accept.begin(7)
+    accept.transactions.begin(7)
     with pytest.raises(FullError):
-        accept.begin(8)
+        accept.transactions.begin(8)
 
 
 def test_a_loaded_prepared_transaction_holds_its_locks_and_is_settled_with_its_covers():
     accept = new()
     accept.load_records([1, 2])
-    accept.load_prepared(7, [delete(1, 7), add(5, 7)], {1: 2, 3: 0})
+    accept.transactions.load_prepared(7, [delete(1, 7), add(5, 7)], {1: 2, 3: 0})
     with pytest.raises(LockedError):
         accept.delete(1)
     with pytest.raises(LockedError):
         accept.add(5)
-    assert [(op.shard, op.covers) for op in accept.commit(7)] == [(1, 2), (3, 0)]
+    assert [(op.shard, op.covers) for op in accept.transactions.commit(7)] == [(1, 2), (3, 0)]
     assert 1 not in accept
     assert 5 in accept
 
@@ -320,9 +327,13 @@ def test_a_loaded_prepared_transaction_holds_its_locks_and_is_settled_with_its_c
 def test_a_refusal_changes_nothing():
     accept = new()
     accept.add(1)
-    accept.operate(delete(1, 7))
-    for refused in (lambda: accept.add(1), lambda: accept.delete(1), lambda: accept.operate(add(1, 8))):
+    accept.transactions.operate([delete(1, 7)])
+    for refused in (
+        lambda: accept.add(1),
+        lambda: accept.delete(1),
+        lambda: accept.transactions.operate([add(1, 8)]),
+    ):
         with pytest.raises(JournalError):
             refused()
-    assert accept.commit(7) == [delete(1, 0)]
+    assert accept.transactions.commit(7) == [delete(1, 0)]
     accept.add(1)

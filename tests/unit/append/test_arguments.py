@@ -100,7 +100,9 @@ WAYS: dict[str, Callable[[Core, PlainOperation], object]] = {
     "append_all": lambda core, wrong: core.append_all([(ADD, NEW + 2, 1, b"", False, 0), wrong]),
     "append_all in a transaction": lambda core, wrong: core.append_all([(ADD, NEW + 2, 1, b"", False, 0), wrong], 7),
     "take_in": lambda core, wrong: core.take_in([(ADD, NEW + 2, 1, b"", False, 0), wrong], CONSUMED),
-    "with a prepare": lambda core, wrong: core.prepare(7, b"xid", [(ADD, NEW + 2, 1, b"", False, 0), wrong]),
+    "with a prepare": lambda core, wrong: core.transactions.prepare(
+        7, b"xid", [(ADD, NEW + 2, 1, b"", False, 0), wrong]
+    ),
 }
 
 
@@ -219,39 +221,39 @@ def test_wrong_records_in_columns_among_others_refuse_them_all(scene: Scene, way
 def test_a_wrong_operation_behind_a_commit_leaves_the_transaction_open(scene: Scene, wrong: PlainOperation) -> None:
     told = scene.core.add(NEW + 2, 1, b"", 7)
     with pytest.raises((TypeError, InvalidOperationError)):
-        scene.core.commit(7, [wrong])
+        scene.core.transactions.commit(7, [wrong])
     assert not told.done
-    scene.core.rollback(7)
+    scene.core.transactions.rollback(7)
     scene.require_unchanged()
 
 
 @pytest.mark.parametrize("tx", ["7", 7.0, [7]])
 def test_a_transactions_number_of_a_wrong_type_settles_nothing(scene: Scene, tx: Any) -> None:
-    scene.core.begin(7)
-    scene.core.prepare(7, b"xid")
+    scene.core.transactions.begin(7)
+    scene.core.transactions.prepare(7, b"xid")
     scene.core.step(0.0)
     scene.writer.operations.clear()
     calls = (
-        lambda: scene.core.begin(tx),
+        lambda: scene.core.transactions.begin(tx),
         lambda: scene.core.add(NEW, 1, b"", tx),
-        lambda: scene.core.prepare(tx, b""),
-        lambda: scene.core.commit(tx),
-        lambda: scene.core.rollback(tx),
+        lambda: scene.core.transactions.prepare(tx, b""),
+        lambda: scene.core.transactions.commit(tx),
+        lambda: scene.core.transactions.rollback(tx),
     )
     for call in calls:
         with pytest.raises(TypeError):
             call()
     scene.require_unchanged()
-    scene.core.commit(7)
+    scene.core.transactions.commit(7)
 
 
 def test_a_prepare_with_a_name_that_is_no_bytes_prepares_nothing(scene: Scene) -> None:
     name: Any = "xid"
     scene.core.add(NEW + 2, 1, b"", 7)
     with pytest.raises(TypeError, match="data is str, not bytes"):
-        scene.core.prepare(7, name)
+        scene.core.transactions.prepare(7, name)
     scene.core.add(NEW + 4, 1, b"", 7)
-    scene.core.rollback(7)
+    scene.core.transactions.rollback(7)
     scene.require_unchanged()
 
 

@@ -60,10 +60,10 @@ def test_what_belongs_together_is_in_one_group_however_much_it_is() -> None:
     packing.add_together(2)
     packing.add_together(9)
     packing.add(1)
-    packing.core.begin(7)
+    packing.core.transactions.begin(7)
     for record_id in range(100, 106):
         packing.core.add(record_id, 1, DATA, 7)
-    packing.core.commit(7)
+    packing.core.transactions.commit(7)
     packing.add(1)
     assert packing.write_all() == [3, 2, 9, 1, 6, 1]
 

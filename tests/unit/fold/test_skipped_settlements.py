@@ -58,12 +58,12 @@ def test_a_transaction_whose_settlement_was_skipped_in_a_shard_is_in_doubt_and_c
     ]
     loader, acceptance = loaded(base, *marks)
     left = HERE if shard == 0 else THERE
-    assert acceptance.prepared() == [TX]
+    assert acceptance.transactions.prepared() == [TX]
     assert {tx: [op.id for op in operations] for tx, (_, operations) in loader.in_doubt.items()} == {TX: [left]}
     assert f"is left in shard {shard}, as something was skipped" in caplog.text
     with pytest.raises(LockedError):
         acceptance.add(left)
-    appends = acceptance.commit(TX) if type_ == COMMIT else acceptance.rollback(TX)
+    appends = acceptance.transactions.commit(TX) if type_ == COMMIT else acceptance.transactions.rollback(TX)
     assert [(one.shard, one.type, one.covers) for one in appends] == [(shard, type_, 1)]
 
 

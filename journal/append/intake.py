@@ -1,0 +1,74 @@
+"""What every append passes: the lock, the journal's state, what is accepted, and room in the queue."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from journal.append.acceptance import Acceptance
+from journal.append.callbacks import is_callback
+from journal.append.completion import Completion, completed
+from journal.append.group import Group
+from journal.append.group_queue import GroupQueue, queue_full
+from journal.append.operations import NOTHING, Amount, Append
+from journal.append.state import Life
+from journal.limits import Limits
+from journal.process.clocks import Clock
+
+
+class Intake:
+    """The state that appends share. Its methods are called with `lock` held."""
+
+    def __init__(self, shards: int, limits: Limits, clock: Clock, room_wait_s: float) -> None:
+        """`room_wait_s` is how long an append waits for room."""
+        self.lock = threading.Lock()
+        """A plain lock: a condition's own `with` costs as much as two of them."""
+        self.wake = threading.Condition(self.lock)
+        """Notified when there is something to be written."""
+        self.taken = threading.Condition(self.lock)
+        """Notified when the writer has taken a group, and when no more appends are accepted."""
+        self.life = Life()
+        self.queue = GroupQueue(shards, limits)
+        self.acceptance: Acceptance | None = None
+        """What appends are asked of; None while none is accepted."""
+        self._clock = clock
+        self._room_wait_s = room_wait_s
+
+    def require_active(self) -> Acceptance:
+        """What appends are asked of. Raises what refuses every append now."""
+        return self.acceptance or self.life.refuse()
+
+    def require_room(self, operations: int, size: int, settled: Amount = NOTHING) -> Group:
+        """The group that takes so much, and what that settles; waits while the queue is full. Raises QueueFullError."""
+        if self.queue.takes(operations, size, settled):
+            return self.queue.open
+        return self.wait_for_room(operations, size, settled)
+
+    def wait_for_room(self, operations: int, size: int, settled: Amount = NOTHING) -> Group:
+        """`require_room` where the open group is known not to take it. A completion's callback does not wait."""
+        queue = self.queue
+        queue.require_one_group(operations, size)
+        until = self._clock() + (0.0 if is_callback() else self._room_wait_s)
+        while not queue.fits(operations, size):
+            left_s = until - self._clock()
+            if left_s <= 0:
+                raise queue_full()
+            self.taken.wait(left_s)
+            self.require_active()
+        return queue.group_for(size, settled)
+
+    def put(self, appends: Sequence[Append]) -> Completion:
+        """Append what was accepted, for which there is room."""
+        if not appends:
+            return completed()
+        group = self.queue.open
+        if not group:
+            self.wake.notify()
+        for op in appends:
+            group.put_append(op)
+        return group.completion
+
+    def notify_all(self) -> None:
+        """Wake all that wait, to see that the state has changed."""
+        self.wake.notify_all()
+        self.taken.notify_all()
