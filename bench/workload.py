@@ -18,7 +18,7 @@ from confluent_kafka import Message as Delivered
 
 from bench.scene import JOURNAL_UUID, RUN_TIMEOUT_S, TIMEOUT_S
 from journal.append.completion import Completion
-from journal.append.group import FrameNumbers, Group, Origin
+from journal.append.group import FrameNumbers, FrameOrigin, Group
 from journal.append.operations import Append
 from journal.config import Settings
 from journal.errors import FullError
@@ -204,7 +204,7 @@ def append_patiently(journal: BlockingJournal, append: Callable[[], Completion])
 
 
 def _sealed(group: Group, numbers: FrameNumbers) -> tuple[list[PrefilledFrame], FrameNumbers]:
-    numbers = group.seal(Origin(JOURNAL_UUID, 1, "bench"), numbers)
+    numbers = group.seal(FrameOrigin(JOURNAL_UUID, 1, "bench"), numbers)
     return [PrefilledFrame(sent.partition, sent.value or b"") for sent in group.records("")], numbers
 
 

@@ -16,7 +16,7 @@ from concurrent.futures import Future, wait
 from functools import partial
 from typing import Any, NamedTuple
 
-from journal.append.group import FrameNumbers, Group, Origin
+from journal.append.group import FrameNumbers, FrameOrigin, Group
 from journal.append.writing import Claim
 from journal.errors import DeadlineError, OperatingError, StaleReadError, StateError
 from journal.kafka.ports import Kafka, Sent, TransactionalProducer
@@ -186,7 +186,7 @@ class Claiming:
         group = Group(config.shards, self._limits.frame_bytes_max)
         for shard in range(config.shards):
             group.put(shard, MARKER, 0, 0, claim.nonce)
-        last = group.seal(Origin(config.uuid, claim.epoch, claim.node), last_numbers(found.tails))
+        last = group.seal(FrameOrigin(config.uuid, claim.epoch, claim.node), last_numbers(found.tails))
         counter = Epoch(
             journal=config.uuid,
             epoch=claim.epoch,

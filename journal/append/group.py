@@ -33,7 +33,7 @@ from journal.wire.operations import (
 )
 
 
-class Origin(NamedTuple):
+class FrameOrigin(NamedTuple):
     """What every frame of an activation says."""
 
     journal: bytes
@@ -309,7 +309,7 @@ class Group:
         """Shards that the group touches."""
         return (shard for shard, frames in enumerate(self._frames) if frames)
 
-    def seal(self, origin: Origin, last: FrameNumbers) -> FrameNumbers:
+    def seal(self, origin: FrameOrigin, last: FrameNumbers) -> FrameNumbers:
         """Number the frames; what is the last now. Called once."""
         numbers = list(last.frames)
         group = last.group + 1

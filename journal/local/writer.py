@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import chain
 
-from journal.append.group import FrameNumbers, Group, Origin
+from journal.append.group import FrameNumbers, FrameOrigin, Group
 from journal.append.writing import Claim, Joining, Recoveries, nothing_joins
 from journal.disk.rocks import RocksStore
 from journal.errors import JournalError, LocalStorageError, OutcomeUnknownError
@@ -53,7 +53,7 @@ class LocalWriter:
         self._store = store
         self._identity = identity
         self._wall_ms = wall_ms
-        self._origin = Origin(identity.journal, claim.epoch, claim.node)
+        self._origin = FrameOrigin(identity.journal, claim.epoch, claim.node)
         self._folds = [Fold(mark, store, updates_row_bytes_max=row_bytes_max) for mark in marks.values()]
         self._applied = [mark.offset for mark in marks.values()]
         markers = Group(identity.shards, limits.frame_bytes_max)

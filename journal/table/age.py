@@ -25,7 +25,7 @@ class CutOffError(Exception):
     """The log does not go on where a copy stands: what it holds is nobody's state."""
 
 
-class Place(NamedTuple):
+class CopyPlace(NamedTuple):
     """Where a copy of a shard stands: behind its mark's row, which was appended by the broker's clock at `stood_ms` (0:
     there is no mark yet), by a leader of that epoch."""
 
@@ -34,14 +34,14 @@ class Place(NamedTuple):
     leader_epoch: int = NO_EPOCH
 
 
-def place_behind(record: LogRecord) -> Place:
+def place_behind(record: LogRecord) -> CopyPlace:
     epoch = NO_EPOCH if record.leader_epoch is None else record.leader_epoch
-    return Place(record.offset + 1, record.timestamp, epoch)
+    return CopyPlace(record.offset + 1, record.timestamp, epoch)
 
 
-def stored_place(store: LocalStore, shard: int) -> Place | None:
+def stored_place(store: LocalStore, shard: int) -> CopyPlace | None:
     value = store.named(_name(shard))
-    return None if value is None else Place(*_PLACE.unpack(value))
+    return None if value is None else CopyPlace(*_PLACE.unpack(value))
 
 
 def note_checkpoint(shard: int, position: int, stood_ms: int, leader_epoch: int = NO_EPOCH) -> dict[bytes, bytes]:

@@ -43,9 +43,9 @@ from journal.process.clocks import Clock
 from journal.table.age import (
     NO_EPOCH,
     Clocks,
+    CopyPlace,
     CutOffError,
     Opening,
-    Place,
     TableAge,
     note_checkpoint,
     place_behind,
@@ -77,7 +77,7 @@ class CopyState(Enum):
 
 @dataclass(slots=True)
 class _Shard:
-    place: Place
+    place: CopyPlace
     """Behind the last state."""
     end: int
     end_captured: Clocks
@@ -90,7 +90,7 @@ class _Shard:
     proved: bool = True
     """Its mark was found in the table, or a newer one: it does not hold what the table has lost."""
     at_mark: bool = True
-    found: Place | None = None
+    found: CopyPlace | None = None
     """Behind the last mark read, while it is building."""
 
 
@@ -189,7 +189,7 @@ class Replica:
         state = CopyState.READABLE if self._store.named(_BUILDING) == _NO else CopyState.BUILDING
         self._doubted = state is CopyState.BUILDING and (self._counts_rows or any(places.values()))
         for shard, (start, end) in ends.items():
-            place, row = places[shard] or Place(start, 0, NO_EPOCH), self._store.get(mark_key(shard))
+            place, row = places[shard] or CopyPlace(start, 0, NO_EPOCH), self._store.get(mark_key(shard))
             mark = _no_mark(shard) if row is None else Mark.FromString(row)
             name = 0 if row is None else mark_name(row)
             copy = self._shards[shard] = _Shard(place, end, now, self._age.opening(end), state, mark, name)
@@ -223,7 +223,7 @@ class Replica:
         self._age.see(max(found.timestamp for found in newest.values()))
         return newest
 
-    def _behind(self, places: Mapping[int, Place | None], ends: Mapping[int, tuple[int, int]]) -> list[int]:
+    def _behind(self, places: Mapping[int, CopyPlace | None], ends: Mapping[int, tuple[int, int]]) -> list[int]:
         """The shards of which the log may have something that the copy lacks. One offset is a transaction marker: no
         row, no tombstone."""
         known = ((shard, place) for shard, place in places.items() if place is not None)
@@ -231,7 +231,7 @@ class Replica:
 
     def _is_usable(
         self,
-        places: Mapping[int, Place | None],
+        places: Mapping[int, CopyPlace | None],
         ends: Mapping[int, tuple[int, int]],
         behind: Iterable[int],
     ) -> bool:
@@ -405,7 +405,7 @@ class Replica:
         self._capture_ends((record.partition,))
         self._build_on(copy, record.partition, direct)
 
-    def _write_held(self, shard: int, copy: _Shard, place: Place) -> None:
+    def _write_held(self, shard: int, copy: _Shard, place: CopyPlace) -> None:
         named = note_checkpoint(shard, *place)
         try:
             if shard in self._unnoted:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple, NoReturn
 
-from journal.append.group import FrameNumbers, Group, Origin
+from journal.append.group import FrameNumbers, FrameOrigin, Group
 from journal.append.writing import Claim, Joining, Recoveries, nothing_joins
 from journal.errors import (
     CorruptionError,
@@ -71,7 +71,7 @@ def last_numbers(tails: Sequence[Tail]) -> FrameNumbers:
     return FrameNumbers(tuple(tail.number for tail in tails), max(tail.group for tail in tails))
 
 
-class Place(NamedTuple):
+class FramePlace(NamedTuple):
     """Where a frame of a group is, or was to be."""
 
     shard: int
@@ -83,14 +83,14 @@ class _Part(NamedTuple):
 
     group: Group
     records: list[Sent]
-    places: list[Place]
+    places: list[FramePlace]
 
 
 class _Transaction:
     """Groups that one Kafka transaction writes, or several one after the other where one is too large. Those whose fate
     is known leave it."""
 
-    def __init__(self, origin: Origin, topic: str, last: FrameNumbers) -> None:
+    def __init__(self, origin: FrameOrigin, topic: str, last: FrameNumbers) -> None:
         self.parts: list[_Part] = []
         self.operations = 0
         self.bytes = 0
@@ -109,13 +109,13 @@ class _Transaction:
         return self.parts[0].group.beside
 
     @property
-    def places(self) -> list[Place]:
+    def places(self) -> list[FramePlace]:
         return [place for part in self.parts for place in part.places]
 
     def add(self, group: Group) -> list[Sent]:
         """Seal a group behind what is here; its records."""
         self.numbers = group.seal(self._origin, self.numbers)
-        part = _Part(group, group.records(self._topic), [Place(*key) for key in group.numbers()])
+        part = _Part(group, group.records(self._topic), [FramePlace(*key) for key in group.numbers()])
         self.parts.append(part)
         self.operations += group.operations
         self.bytes += group.bytes
@@ -135,7 +135,7 @@ class _Transaction:
         ends = accumulate(part.group.bytes for part in self.parts)
         return self.parts[: max(1, sum(end <= bytes_max for end in ends))]
 
-    def are_there(self, there: Collection[Place]) -> None:
+    def are_there(self, there: Collection[FramePlace]) -> None:
         """Tell groups that they are done, all of whose frames are in the WAL; they are no longer part of this.
 
         From the first on: where one shard cannot be read, a group of the others only is not told before those in front.
@@ -179,7 +179,7 @@ class Writer:
         offset of the frame that is next."""
         self._timing = timing
         self._topic = wal_topic(config.journal)
-        self._origin = Origin(config.uuid, claim.epoch, claim.node)
+        self._origin = FrameOrigin(config.uuid, claim.epoch, claim.node)
         self._pace = Pace(config.pace_s, config.pace_max_s)
         self._portion = Portion(config.transaction_bytes_max)
 
@@ -242,7 +242,7 @@ class Writer:
         """
         numbers = list(self.numbers.frames)
         numbers[READY_SHARD] += 1
-        place = Place(READY_SHARD, numbers[READY_SHARD])
+        place = FramePlace(READY_SHARD, numbers[READY_SHARD])
         if place in self._renew([place], until, require_open).own:
             self.numbers = FrameNumbers(tuple(numbers), self.numbers.group + 1)
 
@@ -430,7 +430,7 @@ class Writer:
             timing.pause(RETRY_PAUSE_S)
         raise OutcomeUnknownError("another node took over, and whether the group was committed could not be read")
 
-    def _renew(self, places: Sequence[Place], until: float, require_open: RequireOpen = always_open) -> _ReadBack:
+    def _renew(self, places: Sequence[FramePlace], until: float, require_open: RequireOpen = always_open) -> _ReadBack:
         """Check, init, check; and what the WAL has of this epoch in the shards of these places, behind what is known.
 
         What is sent next has to go to where they were read to. Raises FencedError for a newer marker, wherever it is.
@@ -487,7 +487,7 @@ class Writer:
                 there.newer[shard] = frame.number if is_next else 0
                 return
             if frame.epoch == claim.epoch:
-                there.own.add(Place(shard, frame.number))
+                there.own.add(FramePlace(shard, frame.number))
         if start > known:
             raise GapError(
                 "frames are gone, and no trim tells of them", topic=self._topic, partition=shard, offset=known
@@ -500,7 +500,7 @@ class Writer:
         return [marker for marker in trim.passed if marker.epoch > self.claim.epoch]
 
 
-def _without(parts: Sequence[_Part], there: Collection[Place]) -> tuple[list[Place], list[Sent]]:
+def _without(parts: Sequence[_Part], there: Collection[FramePlace]) -> tuple[list[FramePlace], list[Sent]]:
     """Places and records of these groups that are not there."""
     found = [each for part in parts for each in zip(part.places, part.records, strict=True) if each[0] not in there]
     return [place for place, _ in found], [record for _, record in found]
@@ -513,7 +513,7 @@ def _unknown(transaction: _Transaction, met: str) -> OutcomeUnknownError:
 class _ReadBack(NamedTuple):
     """What was read of some shards behind what was known."""
 
-    own: set[Place]
+    own: set[FramePlace]
     newer: dict[int, int]
     """By shard with a marker of a newer activation, that frame's number: what follows it is not this one's. 0 if it is
     not of the very next epoch: the marker of that one is lost, and its frames may have had the same numbers."""

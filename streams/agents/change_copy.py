@@ -15,7 +15,7 @@ from journal.errors import RowError
 from journal.kafka.ports import Kafka, LogRecord, Reader
 from journal.load.loading import require_counted
 from journal.process.clocks import Clock
-from journal.table.age import NO_EPOCH, CutOffError, Place, TableAge, note_checkpoint, place_behind, stored_place
+from journal.table.age import NO_EPOCH, CopyPlace, CutOffError, TableAge, note_checkpoint, place_behind, stored_place
 from journal.topics.marks import FoundMark, MarkReader, records_between
 from journal.topics.names import memory_topic, table_topic
 from journal.v1.journal_pb2 import Mark
@@ -27,7 +27,7 @@ from streams.agents.changes import STATE_PREFIX
 log = logging.getLogger(__name__)
 
 _NUMBER = struct.Struct(">q")
-_NOWHERE = Place(0, 0)
+_NOWHERE = CopyPlace(0, 0)
 _DIRECT_ROWS = 5000
 
 
@@ -118,7 +118,7 @@ class AgentCopy:
         _, end = self.reader.start_and_end(self._shard, self._config.request_timeout_s)
         return end - self.place.position <= 1
 
-    def named(self, place: Place) -> dict[bytes, bytes]:
+    def named(self, place: CopyPlace) -> dict[bytes, bytes]:
         """Names and values that are stored with the rows up to this position."""
         return note_checkpoint(self._shard, *place) | {b"memory": _NUMBER.pack(self.memory_end)}
 
@@ -147,7 +147,7 @@ class AgentCopy:
             return False
         return start <= place.position <= end and not self._is_too_old(place, end)
 
-    def _is_too_old(self, place: Place, end: int) -> bool:
+    def _is_too_old(self, place: CopyPlace, end: int) -> bool:
         """Whether rows behind the copy may have been deleted whose tombstones are gone; one offset ends a
         transaction."""
         return end - place.position > 1 and place.stood_ms > 0 and self.age.may_lack_tombstones(place.stood_ms)

@@ -19,7 +19,7 @@ from journal.config import Settings
 from journal.errors import RowError, TopicError
 from journal.kafka.ports import Cluster, Kafka, LogRecord, Sent
 from journal.process.clocks import Clock
-from journal.table.age import NO_EPOCH, Place
+from journal.table.age import NO_EPOCH, CopyPlace
 from journal.topics.made_and_checked import topic_configs
 from journal.topics.marks import records_between
 from journal.topics.names import memory_topic, table_topic
@@ -37,7 +37,7 @@ def agent_id(journal: str, agent: str, shard: int) -> str:
 class AgentPosition:
     """Where an agent stands in a table partition."""
 
-    place: Place
+    place: CopyPlace
     table: str
     """The identity of the table, in hex: it differs for another cluster, topic or journal."""
     mark: int
@@ -99,7 +99,7 @@ def _take(topic: str, record: LogRecord, found: Remembered) -> None:
         if key != _POSITION_KEY:
             raise ValueError(f"key {key!r}")
         value = json.loads(record.value or b"")
-        place = Place(int(value["offset"]), int(value["stood_ms"]), int(value.get("leader_epoch", NO_EPOCH)))
+        place = CopyPlace(int(value["offset"]), int(value["stood_ms"]), int(value.get("leader_epoch", NO_EPOCH)))
         found.position = AgentPosition(place, str(value["table"]), int(value.get("mark", 0)))
     except (ValueError, KeyError, TypeError) as error:
         reason = f"this is no agent's memory: {error}"

@@ -21,7 +21,7 @@ from journal.errors import CountError, DeadlineError, GapError, ReopenError, Row
 from journal.kafka.ports import Kafka, LogRecord, Sent, TransactionalProducer
 from journal.load.loading import require_counted
 from journal.process.clocks import Clock
-from journal.table.age import CutOffError, Place, place_behind
+from journal.table.age import CopyPlace, CutOffError, place_behind
 from journal.topics.marks import mark_of
 from journal.topics.names import memory_topic, table_topic
 from journal.v1.journal_pb2 import Mark
@@ -35,7 +35,7 @@ from streams.agents.changes import STATE_PREFIX, AgentState, Changes, Overlaid
 log = logging.getLogger(__name__)
 
 _NUMBER = struct.Struct(">q")
-_NOWHERE = Place(0, 0)
+_NOWHERE = CopyPlace(0, 0)
 _DIRECT_ROWS = 5000
 _POSITION_EVERY_S = 1.0
 """What changes nothing is told without a transaction: the position goes to Kafka with the next one, or after this."""
@@ -182,7 +182,7 @@ class ChangeSession:
         if is_due and self._copy.is_at_end():
             self._commit([], AgentState(self._store), {}, self._copy.place._replace(stood_ms=now_ms))
 
-    def _tell(self, held: Mapping[bytes, bytes | None] | None, place: Place) -> None:
+    def _tell(self, held: Mapping[bytes, bytes | None] | None, place: CopyPlace) -> None:
         """What the agent is told up to the mark before `place`; None: nothing has changed but the time."""
         state = AgentState(self._store)
         if self._copy.first:
@@ -208,7 +208,9 @@ class ChangeSession:
             self._copy.place = place
         self.told += 1
 
-    def _commit(self, outputs: list[Sent], state: AgentState, held: Mapping[bytes, bytes | None], place: Place) -> None:
+    def _commit(
+        self, outputs: list[Sent], state: AgentState, held: Mapping[bytes, bytes | None], place: CopyPlace
+    ) -> None:
         """Commit outputs, state and position in one Kafka transaction, then rows, state and position in one local
         batch."""
         producer, timeout_s = self._require_producer(), self._config.request_timeout_s

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from journal.append.group import FrameNumbers, Group, Origin
+from journal.append.group import FrameNumbers, FrameOrigin, Group
 from journal.append.operations import Append
 from journal.limits import Limits
 from journal.v1.journal_pb2 import Frame
@@ -41,7 +41,7 @@ def written(frame: Frame) -> bytes:
             Append(0, op.type, op.id, op.kind, op.data, op.replaceable, op.subject, op.tx, op.covers, op.shards)
         )
     group.issued = frame.issued
-    group.seal(Origin(frame.journal, frame.epoch, frame.node), FrameNumbers((frame.previous,), frame.group - 1))
+    group.seal(FrameOrigin(frame.journal, frame.epoch, frame.node), FrameNumbers((frame.previous,), frame.group - 1))
     (record,) = group.records("wal")
     assert record.value is not None
     return record.value

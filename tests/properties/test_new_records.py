@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from journal.append.acceptance import Acceptance
 from journal.append.consumed_groups import ConsumedGroups
-from journal.append.group import FrameNumbers, Group, Origin
+from journal.append.group import FrameNumbers, FrameOrigin, Group
 from journal.append.operations import AnyOperation, Append, DeletedRecords, NewRecords, PlainOperation
 from journal.errors import JournalError
 from journal.kafka.ports import Consumed, Sent
@@ -85,7 +85,7 @@ def taken(operations: Sequence[AnyOperation]) -> tuple[list[Sent], int, int] | N
         assert len(accepting.live) == len(LIVE)
         assert all(each in accepting for each in LIVE)
         return None
-    group.seal(Origin(b"j" * 16, 3, "node"), FrameNumbers((0,) * SHARDS, 0))
+    group.seal(FrameOrigin(b"j" * 16, 3, "node"), FrameNumbers((0,) * SHARDS, 0))
     return group.records("wal"), group.operations, group.bytes
 
 

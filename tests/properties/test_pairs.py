@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from journal.append.completion import Completion
 from journal.append.core import Core
-from journal.append.group import Group, Origin
+from journal.append.group import FrameOrigin, Group
 from journal.append.writing import Joining
 from journal.errors import JournalError, LockedError, QueueFullError
 from journal.limits import Limits
@@ -44,7 +44,7 @@ class Keeping(Committing):
         self.frames: list[Frame] = []
 
     def write(self, group: Group, joining: Joining) -> None:
-        self.numbers = group.seal(Origin(JOURNAL, 3, "node"), self.numbers)
+        self.numbers = group.seal(FrameOrigin(JOURNAL, 3, "node"), self.numbers)
         for record in group.records("wal"):
             self.frames.append(decode_frame(record.value, JOURNAL, record.partition, SHARDS))
         super().write(group, joining)

@@ -14,7 +14,7 @@ from journal.activate.claiming import Claiming
 from journal.activate.gate import Gate
 from journal.append.completion import Completion
 from journal.append.core import Core
-from journal.append.group import Origin
+from journal.append.group import FrameOrigin
 from journal.append.transaction_acceptance import OpenTransaction, TransactionAcceptance
 from journal.errors import DeadlineError, FatalProducerError, FencedError, OperatingError, OutcomeUnknownError
 from journal.kafka.ports import Kafka, Reader
@@ -349,7 +349,7 @@ def late_ready_is_accepted() -> list[Patch]:
     """READY counts however late its answer comes."""
 
     def write_ready(self: Any, group: Any) -> None:
-        self.numbers = group.seal(Origin(self._config.uuid, self.claim.epoch, self.claim.node), self.numbers)
+        self.numbers = group.seal(FrameOrigin(self._config.uuid, self.claim.epoch, self.claim.node), self.numbers)
         began = self._timing.now()
         self._producer.send(group.records(self._topic), self._timing.request_s)
         self._producer.commit_transaction(self._timing.request_s)
@@ -377,7 +377,7 @@ def doubtful_ready_is_trusted() -> list[Patch]:
     """The first group follows a READY that may have been sent twice, with the same producer."""
 
     def write_ready(self: Any, group: Any) -> None:
-        self.numbers = group.seal(Origin(self._config.uuid, self.claim.epoch, self.claim.node), self.numbers)
+        self.numbers = group.seal(FrameOrigin(self._config.uuid, self.claim.epoch, self.claim.node), self.numbers)
         began = self._timing.now()
         self._producer.send(group.records(self._topic), self._timing.fence_check_s)
         self._producer.commit_transaction(self._timing.fence_check_s)

@@ -9,7 +9,7 @@ import pytest
 
 from journal.append.arguments import check_data
 from journal.append.core import Core
-from journal.append.group import Group, Origin
+from journal.append.group import FrameOrigin, Group
 from journal.append.operations import AnyOperation, DeletedRecords, NewRecords, PlainOperation
 from journal.append.writing import Joining
 from journal.errors import InvalidOperationError, RecordExistsError, RecordMissingError
@@ -34,7 +34,7 @@ class Reading(Committing):
         self.operations: list[Operation] = []
 
     def write(self, group: Group, joining: Joining) -> None:
-        self.numbers = group.seal(Origin(JOURNAL, 3, "node"), self.numbers)
+        self.numbers = group.seal(FrameOrigin(JOURNAL, 3, "node"), self.numbers)
         for record in group.records("wal"):
             self.operations += decode_frame(record.value, JOURNAL, record.partition, SHARDS).operations
         super().write(group, joining)

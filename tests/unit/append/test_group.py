@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from journal.append.group import FrameNumbers, Group, Origin
+from journal.append.group import FrameNumbers, FrameOrigin, Group
 from journal.append.operations import Append
 from journal.limits import OPERATION_OVERHEAD_BYTES
 from journal.v1.journal_pb2 import ADD, COMMIT, DELETE, Frame
 from journal.wire.frames import decode_frame
 
 UUID = b"u" * 16
-ORIGIN = Origin(UUID, 3, "node-1")
+ORIGIN = FrameOrigin(UUID, 3, "node-1")
 RUN = 20
 """Records whose operations are put together."""
 

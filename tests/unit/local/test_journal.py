@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from journal.append.completion import Completion
-from journal.append.group import FrameNumbers, Group, Origin
+from journal.append.group import FrameNumbers, FrameOrigin, Group
 from journal.append.operations import Append
 from journal.append.state import JournalState
 from journal.append.writing import Claim
@@ -569,7 +569,7 @@ def test_rows_are_those_that_the_engine_folds_from_the_same_frames(tmp_path: Pat
         markers = Group(shards, limits.frame_bytes_max)
         for shard in range(shards):
             markers.put(shard, MARKER, 0, 0, NONCE)
-        assert writer.numbers == markers.seal(Origin(JOURNAL, epoch, "n"), before)
+        assert writer.numbers == markers.seal(FrameOrigin(JOURNAL, epoch, "n"), before)
         note(markers)
         for operations in random_groups(chance, shards, 40):
             group = Group(shards, limits.frame_bytes_max)

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import pytest
 
-from journal.append.group import Group, Origin
+from journal.append.group import FrameOrigin, Group
 from journal.append.writing import Claim
 from journal.config import Settings
 from journal.errors import (
@@ -80,7 +80,7 @@ class Scene:
         markers = Group(SHARDS, 900_000)
         for shard in range(SHARDS):
             markers.put(shard, MARKER, 0, 0, nonce.ljust(16))
-        numbers = markers.seal(Origin(JOURNAL, epoch, "node"), last_numbers(tails))
+        numbers = markers.seal(FrameOrigin(JOURNAL, epoch, "node"), last_numbers(tails))
         counter = control_row("j", EPOCH_KEY, Epoch(journal=JOURNAL, epoch=epoch, nonce=nonce.ljust(16)))
         places = producer.send([counter, *markers.records(WAL)], LIMIT_S)[1:]
         producer.commit_transaction(LIMIT_S)
