@@ -166,16 +166,22 @@ class Claiming:
         return rows.epoch
 
     def _require_whole(self, found: _Found, places: Sequence[int]) -> None:
-        """Before the claim is committed, of which the markers are at `places`. Raises StaleReadError, and
+        """Called before the claim is committed, whose markers are at `places`. Raises StaleReadError, and
         CorruptionError for a WAL that has lost its end: what the tables have of it, or the newest epoch's marker.
+
+        A marker that is missing is mended by `repair control`, but only where no shard has lost what its tables have.
         """
         name, counter = self._config.journal, found.counter
         for shard, (place, tail, mark) in enumerate(zip(places, found.tails, found.marks, strict=True)):
             if place > mark.offset:
                 require_nothing_between(name, {shard: tail.end}, [(shard, place)])
-            if place <= mark.offset or tail.number < mark.number:
-                lost = f"the tables have frame {mark.number} of offset {mark.offset}, and the last one is {tail.number}"
+            if place <= mark.offset or tail.number < mark.number or tail.epoch < mark.epoch:
+                lost = (
+                    f"the tables have frame {mark.number} of offset {mark.offset} and epoch {mark.epoch}, and the last "
+                    f"one is {tail.number} of epoch {tail.epoch}"
+                )
                 raise wal_lost(name, shard, place, lost, f"kafka-journal dump -j {name}` {_KEEPS}")
+        for shard, (place, tail) in enumerate(zip(places, found.tails, strict=True)):
             if counter.nonce and tail.epoch < counter.epoch:
                 lost = f"epoch {counter.epoch} began with a marker in every shard, and there is none here"
                 mend = f"kafka-journal repair control -j {name}` has the next activation go on with what is left"

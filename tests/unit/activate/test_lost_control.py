@@ -9,7 +9,7 @@ from journal.topics.control_keys import EPOCH_KEY, control_row
 from journal.topics.control_reading import read_control
 from journal.topics.names import writer_id
 from journal.v1.journal_pb2 import Epoch, Mark
-from journal.wire.frames import decode_frame
+from journal.wire.frames import decode_frame, nonce_of
 from tests.support.activations import CONTROL, LIMIT_S, SHARDS, TABLE, WAL, Activations, fails, write_mark
 from tests.support.build import JOURNAL
 from tests.support.deposed import write_anew
@@ -106,6 +106,25 @@ def test_a_wal_that_lost_the_newest_epochs_marker_is_told_until_an_operator_goes
     row = control_row("j", EPOCH_KEY, Epoch(journal=JOURNAL, epoch=2))  # as the repair writes it
     scene.broker.write(CONTROL, 0, [(row.key, row.value)])
     assert scene.activate().writer.claim.epoch == 3
+
+
+def test_a_lost_marker_is_no_case_for_the_repair_while_another_shard_lost_what_its_tables_have() -> None:
+    scene = Activations()
+    scene.activate()
+    scene.follows = False
+    fails(scene)
+    marker = scene.records(1)[-1]
+    frame = decode_frame(marker.value, JOURNAL, 1, SHARDS)
+    write_mark(
+        scene.broker,
+        Mark(shard=1, offset=marker.offset, number=frame.number, group=frame.group, epoch=2, nonce=nonce_of(frame)),
+    )
+    scene.lose_wal(0, keep=2)
+    scene.lose_wal(1, keep=1)
+    error = fails(scene)
+    assert isinstance(error, CorruptionError)
+    assert (error.topic, error.partition) == (WAL, 1)
+    assert "repair control" not in str(error)
 
 
 def test_a_shard_that_was_trimmed_to_its_mark_is_numbered_on(scene: Activations) -> None:
