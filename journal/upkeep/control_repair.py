@@ -23,7 +23,7 @@ from journal.topics.control_rows import ControlRows
 from journal.topics.made_and_checked import topic_configs
 from journal.topics.marks import MarkReader
 from journal.topics.names import control_topic, table_topic, wal_topic, writer_id
-from journal.v1.journal_pb2 import Epoch, FrameHead, Identity, Released
+from journal.v1.journal_pb2 import Epoch, FrameHead, Identity, Mark, Released
 from journal.wal.reading import read_tails
 from journal.wire.frames import FORMAT, MAGIC
 
@@ -38,6 +38,8 @@ class Evidence:
     shards: int
     epochs: Sequence[int]
     """The newest epoch of each shard."""
+    marks: Sequence[Mark]
+    """The newest mark of each shard."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,9 @@ class ControlRepairer:
         counter = rows.epoch if rows.epoch.journal in (b"", evidence.uuid) else Epoch()
         epochs = evidence.epochs
         told = is_same and not rows.unreadable
-        if told and max(epochs) <= counter.epoch and (not counter.nonce or min(epochs) >= counter.epoch):
+        strange = any(mark.epoch == counter.epoch and mark.nonce != counter.nonce for mark in evidence.marks)
+        whole = not counter.nonce or (min(epochs) >= counter.epoch and not strange)
+        if told and max(epochs) <= counter.epoch and whole:
             raise RepairError(
                 f"the control rows of journal {self._settings.journal} have all that its WAL and tables say: epoch "
                 f"{counter.epoch}; there is nothing to mend"
@@ -148,8 +152,10 @@ class ControlRepairer:
         uuid = self._uuid_of(shards)
         tails = read_tails(self._kafka, name, uuid, shards, self._clock, self._timeout_s)
         with closing(MarkReader(self._kafka, table, self._clock)) as marks:
-            newest = marks.newest_of(range(shards), self._timeout_s)
-        return Evidence(uuid, shards, [max(tail.epoch, newest[n].mark.epoch) for n, tail in enumerate(tails)])
+            found_marks = marks.newest_of(range(shards), self._timeout_s)
+        newest = [found_marks[shard].mark for shard in range(shards)]
+        epochs = [max(tail.epoch, mark.epoch) for tail, mark in zip(tails, newest, strict=True)]
+        return Evidence(uuid, shards, epochs, newest)
 
     def _uuid_of(self, shards: int) -> bytes:
         """The uuid in the first frames of the WAL's shards."""

@@ -11,11 +11,11 @@ from journal.topics.control_keys import EPOCH_KEY, IDENTITY_KEY, RELEASED_KEY, r
 from journal.topics.control_reading import read_control
 from journal.topics.names import writer_id
 from journal.upkeep.control_repair import ControlRepairer
-from journal.v1.journal_pb2 import Epoch
+from journal.v1.journal_pb2 import Epoch, Mark
 from loaders.node.liveness import last_active
 from tests.simulation.faults import Fault, Faults, SimulatedCrash
 from tests.simulation.kafka import SimulatedKafka
-from tests.support.activations import CONTROL, LIMIT_S, SHARDS, WAL, Activations, fails
+from tests.support.activations import CONTROL, LIMIT_S, SHARDS, WAL, Activations, fails, write_mark
 from tests.support.build import JOURNAL, frame, marker
 from tests.support.deposed import write_anew
 
@@ -115,6 +115,18 @@ def test_a_wal_that_lost_the_newest_marker_goes_on_with_what_is_left() -> None:
     fails(scene)
     scene.lose_wal(1, keep=1)
     assert isinstance(fails(scene), CorruptionError)
+    repair(scene)
+    scene.follows = True
+    assert scene.activate().writer.claim.epoch == 3
+
+
+def test_marks_of_another_activation_of_the_counters_epoch_are_mended_as_the_activation_advised() -> None:
+    scene = Activations()
+    scene.activate()
+    scene.follows = False
+    stranger = Mark(shard=1, offset=1, epoch=2, nonce=b"another".ljust(16))
+    error = fails(scene, at=lambda step: write_mark(scene.broker, stranger) if step == "gate" else None)
+    assert "repair control -j j" in str(error)
     repair(scene)
     scene.follows = True
     assert scene.activate().writer.claim.epoch == 3
