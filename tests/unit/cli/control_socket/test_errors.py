@@ -8,21 +8,25 @@ import pytest
 
 from journal.cli.control_socket.errors import decode_error, encode_error, error_classes
 from journal.errors import (
+    ChainError,
     CorruptionError,
     DuplicateMessageError,
     FencedError,
     JournalError,
     RouteStopError,
     ScriptError,
+    SelectorError,
     XidError,
 )
 
 MADE_OTHERWISE = {
+    "ChainError": ChainError("second", FencedError("another")),
     "CorruptionError": CorruptionError("garbage", topic="orders.wal", partition=3, offset=7),
     "DuplicateMessageError": DuplicateMessageError("seen", b"\x00\xff"),
     "FencedError": FencedError("another", epoch=9),
     "RouteStopError": RouteStopError("no topic", offset=7, retried=True),
     "ScriptError": ScriptError(4, "no operation"),
+    "SelectorError": SelectorError("a = = 1", 4, "no value"),
     "XidError": XidError("unknown", code=-4),
 }
 
