@@ -48,9 +48,10 @@ from journal.process.clocks import Timing
 from journal.process.progress import Progress
 from journal.table.replica import Replica
 from journal.topics.control_reading import control_lost
+from journal.wal.config import WriterConfig
 from journal.wal.fencing import Fence, RequireOpen, Standing, always_open, standing_of
 from journal.wal.reading import WalReader
-from journal.wal.writer import READY_SHARD, Writer, WriterConfig
+from journal.wal.writer import READY_SHARD, Writer
 
 log = logging.getLogger(__name__)
 

@@ -29,9 +29,10 @@ from journal.topics.control_rows import ControlRows
 from journal.topics.marks import MarkReader
 from journal.topics.names import table_topic, wal_topic
 from journal.v1.journal_pb2 import MARKER, Epoch, Mark
+from journal.wal.config import WriterConfig
 from journal.wal.fencing import RETRY_PAUSE_S, Fence, RequireOpen, Standing
 from journal.wal.reading import Tail, read_tails, require_nothing_between, wal_lost
-from journal.wal.writer import Writer, WriterConfig, last_numbers
+from journal.wal.writer import Writer, last_numbers
 
 log = logging.getLogger(__name__)
 

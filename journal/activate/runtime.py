@@ -34,8 +34,8 @@ from journal.table.opening import open_replica
 from journal.topics.control_rows import ControlRows
 from journal.topics.made_and_checked import open_journal
 from journal.v1.journal_pb2 import Identity, Mark
+from journal.wal.config import WriterConfig
 from journal.wal.fencing import Standing, standing_of
-from journal.wal.writer import WriterConfig
 
 __all__ = ["JournalRuntime", "kafka_of", "no_progress", "open_replica", "wall_ms"]
 

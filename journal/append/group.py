@@ -337,7 +337,6 @@ class Group:
             Sent(topic, shard, None, frame.value()) for shard, frames in enumerate(self._frames) for frame in frames
         ]
 
-    def numbers(self) -> dict[tuple[int, int], int]:
-        """Of a sealed group: (shard, frame number) to the place in `records`."""
-        places = [(shard, frame.header.number) for shard, frames in enumerate(self._frames) for frame in frames]
-        return {key: place for place, key in enumerate(places)}
+    def places(self) -> list[tuple[int, int]]:
+        """The shard and the frame number of each of the `records` of a sealed group."""
+        return [(shard, frame.header.number) for shard, frames in enumerate(self._frames) for frame in frames]

@@ -1,12 +1,13 @@
-"""Fencing: who may write. Check, init, check.
+"""Fencing: who may write, found out by check, init, check.
 
 Initialising a transactional producer fences every older instance, so a zombie that initialises again could fence its
-own successor. Whoever would initialise again therefore checks the epoch counter before (courtesy) and after (safety).
-A check reads the counter to the control partition's high watermark, asked for after that init has returned; one that
-cannot be made in time has not been made, and everything starts over.
+own successor. A node that would initialise again therefore checks the epoch counter before it, as a courtesy, and after
+it, for safety. A check reads the counter to the control partition's high watermark, which is asked for after the init
+has returned. A check that cannot be made in time has not been made, and everything starts over.
 
-What a check says is proven by what is sent behind it (`journal.wal.writer`): a leader that was deposed may have
-answered. A counter that says less than is known is read again behind an acknowledged write before it counts as lost.
+A leader that was deposed may have answered a check. So the next frame that is sent has to prove it
+(`journal.wal.writer`), and a counter that says less than is known is read again behind an acknowledged write before it
+counts as lost.
 """
 
 from __future__ import annotations
@@ -30,21 +31,21 @@ log = logging.getLogger(__name__)
 RETRY_PAUSE_S = 0.1
 
 FIRST_TRIES_S = (0.1, 0.2)
-"""How long the first inits may take. What a dead writer left open is settled within milliseconds, and meanwhile the
-broker says "concurrent transactions": librdkafka then waits half a second before it asks again. A new instance asks at
-once. A try that is given up may still take effect, as any init that times out may."""
+"""How long the first inits may take. A dead writer's open transaction is settled within milliseconds. Meanwhile the
+broker answers "concurrent transactions", and librdkafka then waits half a second before it asks again, while a new
+instance asks at once. An init that is given up may still take effect, as any init that times out may."""
 
 
 RequireOpen = Callable[[], None]
-"""Raises ClosedError once a journal is being closed: asked before whatever other nodes would notice."""
+"""Raises ClosedError once a journal is being closed. It is called before each step that other nodes would notice."""
 
 
 def always_open() -> None:
-    """For whoever brings what it has begun to an end, also while it is closed."""
+    """The `RequireOpen` of a caller that finishes what it has begun even while it is closed."""
 
 
 class Standing(Enum):
-    """What the epoch counter, or a mark, says about a claim."""
+    """What the epoch counter or a mark says about a claim."""
 
     OWN = "own"
     NEWER = "newer"  # another activation took a newer epoch, or the same one: this one is fenced
@@ -52,7 +53,7 @@ class Standing(Enum):
 
 
 def standing_of(claim: Claim, found: Epoch | Mark) -> Standing:
-    """What a counter or a mark says about a claim."""
+    """The standing of `claim` by a counter or mark that was found."""
     if found.epoch < claim.epoch:
         return Standing.OLDER
     if found.epoch == claim.epoch and found.nonce == claim.nonce:
@@ -61,19 +62,20 @@ def standing_of(claim: Claim, found: Epoch | Mark) -> Standing:
 
 
 class Fence:
-    """Makes producers of the journal's transactional id for one node."""
+    """Makes producers with the journal's transactional id, for one node."""
 
     def __init__(self, kafka: Kafka, journal: str, timing: Timing) -> None:
         self._kafka = kafka
         self._journal = journal
         self._timing = timing
         self.checks = 0
-        """Times that the epoch counter was read."""
+        """How often the epoch counter was read."""
         self.inits = 0
-        """Producers that were initialised."""
+        """How many producers were initialised."""
 
     def initialise(self, until: float, require_open: RequireOpen = always_open) -> TransactionalProducer:
-        """A new instance: fences every older one and settles what it left open. Raises OperatingError after `until`."""
+        """A new producer, which fences every older one and settles what it left open. Raises OperatingError after
+        `until`."""
         for limit_s in self._limits():
             require_open()
             try:
@@ -85,12 +87,12 @@ class Fence:
         raise AssertionError("there is always another try")
 
     def _limits(self) -> Iterator[float]:
-        """Of one init after the other."""
+        """The time limits of one init after the other."""
         request_s = self._timing.request_s
         return chain((limit_s for limit_s in FIRST_TRIES_S if limit_s < request_s), repeat(request_s))
 
     def _initialised(self, limit_s: float) -> TransactionalProducer:
-        """Connecting has the time of a request, whatever the init has."""
+        """A producer, initialised within `limit_s`. Connecting it may take the time of a request before that."""
         producer = self._kafka.transactional_producer(writer_id(self._journal))
         try:
             producer.connect((), self._timing.request_s)
@@ -102,7 +104,7 @@ class Fence:
         return producer
 
     def _rest(self, error: OperatingError, limit_s: float, what: str) -> None:
-        """Before the next try; a short one that was not answered in time is followed by the next at once."""
+        """Pause before the next try. After a short one that was not answered in time the next follows at once."""
         if limit_s < self._timing.request_s and isinstance(error, RetriableProducerError):
             log.debug("%s: %s", what, error)
             return
@@ -110,18 +112,18 @@ class Fence:
         self._timing.pause(RETRY_PAUSE_S)
 
     def rows(self) -> ControlRows:
-        """The control rows as of now. Raises DeadlineError: then they have not been read."""
+        """The control rows of now. A DeadlineError means that they have not been read."""
         timing = self._timing
         return read_control(self._kafka, self._journal, timing.clock, timing.request_s)
 
     def proven_rows(self) -> ControlRows:
-        """The control rows, read behind an acknowledged write: no leader that was deposed has answered. Raises
+        """The control rows, read behind an acknowledged write, so that no deposed leader has answered. Raises
         OperatingError."""
         timing = self._timing
         return prove_control(self._kafka, self._journal, timing.clock, timing.request_s)
 
     def counter(self) -> Epoch:
-        """The epoch counter. Raises DeadlineError: then the check has not been made."""
+        """The epoch counter. A DeadlineError means that the check has not been made."""
         self.checks += 1
         return self.rows().epoch
 
@@ -130,10 +132,9 @@ class Fence:
     ) -> tuple[TransactionalProducer, Standing]:
         """A new producer, and whether the counter says after its init that the claim is there (OWN) or not (OLDER).
 
-        OLDER is an answer only for whoever does not know it to be `claimed`.
-
-        Raises FencedError for a newer claim, DeadlineError with what was met last if the outcome could not be had by
-        `until`, and ControlLostError if the counter lacks a claim that was there.
+        `claimed` says that the claim is known to have been there: OLDER is then no answer, and raises ControlLostError
+        if an acknowledged write confirms it. Raises FencedError for a newer claim, and DeadlineError with the last
+        error if the outcome is not known by `until`.
         """
         timing, last = self._timing, ""
         for limit_s in self._limits():
@@ -160,7 +161,7 @@ class Fence:
         raise DeadlineError(f"Kafka did not let this node check who may write in time{last}")
 
     def _check(self, claim: Claim, *, claimed: bool) -> Standing:
-        """What the counter says, behind an init."""
+        """The standing of the claim by the counter, read after an init."""
         standing = _require_not_newer(claim, self.counter())
         if claimed and standing is Standing.OLDER:
             standing = _require_not_newer(claim, self.proven_rows().epoch)
@@ -170,7 +171,7 @@ class Fence:
 
 
 def _require_not_newer(claim: Claim, counter: Epoch) -> Standing:
-    """Raises FencedError."""
+    """The standing of the claim. Raises FencedError if a newer one is there."""
     standing = standing_of(claim, counter)
     if standing is Standing.NEWER:
         raise FencedError(f"another node took over, in epoch {counter.epoch}", epoch=counter.epoch)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import journal.activate.claiming
+import journal.wal.read_back
 import journal.wal.reading
 import journal.wal.writer
 import loaders.snapshot
@@ -36,7 +37,7 @@ def tails_end_at_the_last_stable_offset() -> list[Patch]:
 def read_back_ends_at_the_last_stable_offset() -> list[Patch]:
     """A group that is not visible yet is taken for missing, and sent again, wherever it then lies."""
     return [
-        (journal.wal.writer, "WalReader", _StableWalReader),
+        (journal.wal.read_back, "WalReader", _StableWalReader),
         (journal.wal.writer, "require_nothing_between", _anywhere),
     ]
 

@@ -8,6 +8,7 @@ from typing import Any
 import journal.activate.claiming
 import journal.activate.gate
 import journal.wal.fencing
+import journal.wal.read_back
 import journal.wal.writer
 from journal.activate.activation import Activation
 from journal.activate.claiming import Claiming
@@ -22,8 +23,10 @@ from journal.process.clocks import Moment
 from journal.topics.control_reading import read_control
 from journal.v1.journal_pb2 import COMMIT
 from journal.wal.fencing import Fence, Standing
+from journal.wal.read_back import ReadBack
 from journal.wal.reading import Tail, WalReader
-from journal.wal.writer import Writer, _ReadBack, _Transaction
+from journal.wal.transaction import WalTransaction
+from journal.wal.writer import Writer
 from journal.wire.ids import home_shard_of
 from tests.simulation.mutations import Patch, applied, mutation
 
@@ -63,18 +66,18 @@ def taken_in_is_sent_again() -> list[Patch]:
 @mutation
 def a_portion_counts_for_all() -> list[Patch]:
     """What is sent again in several transactions is told done with the first of them."""
-    are_there = _Transaction.are_there
+    are_there = WalTransaction.are_there
 
     def all_there(self: Any, there: Any) -> None:
         are_there(self, self.places if not there.isdisjoint(self.places) else there)
 
-    return [(_Transaction, "are_there", all_there)]
+    return [(WalTransaction, "are_there", all_there)]
 
 
 @mutation
 def portions_out_of_order() -> list[Patch]:
     """What is sent again in several transactions begins with the last group."""
-    return [(_Transaction, "first", lambda self, bytes_max: self.parts[-1:])]
+    return [(WalTransaction, "first", lambda self, bytes_max: self.parts[-1:])]
 
 
 @mutation
@@ -85,8 +88,8 @@ def offsets_are_lost() -> list[Patch]:
         group.consumed = None
         return add(self, group)
 
-    add = _Transaction.add
-    return [(_Transaction, "add", send)]
+    add = WalTransaction.add
+    return [(WalTransaction, "add", send)]
 
 
 @mutation
@@ -95,7 +98,7 @@ def read_back_before_init() -> list[Patch]:
     recover, read_back = Writer._recover, Writer._read_back
 
     def recovering(self: Any, transaction: Any, met: Any) -> None:
-        self.read_before = _ReadBack(set(), {}, {})
+        self.read_before = ReadBack(set(), {}, {})
         try:
             with applied("read_back_ends_at_the_last_stable_offset"):  # else it waits for what the init would settle
                 read_back(self, {place.shard for place in transaction.places}, self.read_before)
@@ -257,7 +260,7 @@ def nonce_is_ignored() -> list[Patch]:
     return [
         (journal.wal.fencing, "standing_of", standing),
         (journal.activate.gate, "standing_of", standing),
-        (journal.wal.writer, "nonce_of", lambda frame: b""),
+        (journal.wal.read_back, "nonce_of", lambda frame: b""),
     ]
 
 

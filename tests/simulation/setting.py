@@ -14,7 +14,7 @@ from journal.process.clocks import Timing
 from journal.topics.control_keys import IDENTITY_KEY, control_row
 from journal.topics.names import control_topic, table_topic, wal_topic
 from journal.v1.journal_pb2 import Identity
-from journal.wal.writer import WriterConfig
+from journal.wal.config import WriterConfig
 from journal.wire.frames import FORMAT, MAGIC
 from streams.worker.shard_config import ShardConfig
 from tests.simulation.clocks import Clocks

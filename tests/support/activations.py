@@ -18,7 +18,7 @@ from journal.table.replica import Replica
 from journal.topics.control_keys import EPOCH_KEY, IDENTITY_KEY, control_row
 from journal.topics.names import control_topic, table_topic, wal_topic
 from journal.v1.journal_pb2 import Epoch, Identity, Mark
-from journal.wal.writer import WriterConfig
+from journal.wal.config import WriterConfig
 from journal.wire.frames import FORMAT, MAGIC, decode_frame, nonce_of
 from journal.wire.keys import mark_key
 from journal.wire.rows import mark_name

@@ -21,7 +21,7 @@ from journal.table.replica import Replica
 from journal.topics.control_keys import IDENTITY_KEY, control_row
 from journal.topics.names import control_topic, table_topic, wal_topic
 from journal.v1.journal_pb2 import Identity
-from journal.wal.writer import WriterConfig
+from journal.wal.config import WriterConfig
 from journal.wire.frames import FORMAT, MAGIC
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.disk import Disk, SimulatedStore

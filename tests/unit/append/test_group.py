@@ -54,7 +54,7 @@ def test_a_shard_with_more_than_a_frame_holds_gets_several_and_only_the_last_say
     assert [frame.last for frame in cut] == [False, False, True]
     assert [(frame.previous, frame.number) for frame in cut] == [(0, 1), (1, 2), (2, 3)]
     assert all(len(sent.value or b"") <= 4096 for sent in group.records("j.wal"))
-    assert group.numbers() == {(0, 1): 0, (0, 2): 1, (0, 3): 2}
+    assert group.places() == [(0, 1), (0, 2), (0, 3)]
 
 
 def test_a_settling_operation_keeps_its_transaction_and_what_it_covers():

@@ -12,9 +12,10 @@ from journal.process.clocks import Timing
 from journal.topics.control_keys import EPOCH_KEY, control_row
 from journal.topics.names import control_topic, wal_topic, writer_id
 from journal.v1.journal_pb2 import ADD, Epoch
+from journal.wal.config import WriterConfig
 from journal.wal.fencing import Fence
 from journal.wal.reading import WalReader
-from journal.wal.writer import Writer, WriterConfig
+from journal.wal.writer import Writer
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.kafka import SimulatedKafka

@@ -16,8 +16,9 @@ from journal.store.model import QueueConfig
 from journal.topics.control_keys import EPOCH_KEY, control_row
 from journal.topics.names import control_topic, wal_topic
 from journal.v1.journal_pb2 import Epoch
+from journal.wal.config import WriterConfig
 from journal.wal.fencing import Fence
-from journal.wal.writer import Writer, WriterConfig
+from journal.wal.writer import Writer
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.kafka import SimulatedKafka
 from tests.simulation.timeline import Timeline

@@ -27,9 +27,10 @@ from journal.table.replica import Replica
 from journal.topics.control_keys import EPOCH_KEY, control_row
 from journal.topics.names import control_topic, table_topic, wal_topic, writer_id
 from journal.v1.journal_pb2 import ADD, MARKER, Epoch, Identity, Mark
+from journal.wal.config import WriterConfig
 from journal.wal.fencing import Fence, always_open
 from journal.wal.reading import read_tails
-from journal.wal.writer import Writer, WriterConfig, last_numbers
+from journal.wal.writer import Writer, last_numbers
 from journal.wire.frames import decode_frame, nonce_of
 from journal.wire.keys import mark_key
 from loaders.snapshot import SnapshotState, read_snapshot

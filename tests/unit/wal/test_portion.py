@@ -15,9 +15,10 @@ from journal.process.clocks import Timing
 from journal.topics.control_keys import EPOCH_KEY, control_row
 from journal.topics.names import control_topic, table_topic, wal_topic, writer_id
 from journal.v1.journal_pb2 import ADD, Epoch, Frame, Operation
+from journal.wal.config import WriterConfig
 from journal.wal.fencing import Fence
 from journal.wal.portion import Portion
-from journal.wal.writer import Writer, WriterConfig
+from journal.wal.writer import Writer
 from streams.worker.worker import Worker
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.disk import Disk, SimulatedStore

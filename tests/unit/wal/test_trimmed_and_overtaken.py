@@ -18,8 +18,9 @@ from journal.topics.control_reading import read_control
 from journal.topics.names import control_topic, table_topic, wal_topic, writer_id
 from journal.upkeep.trim import Trimming
 from journal.v1.journal_pb2 import ADD, Archive, Epoch, Identity, Mark
+from journal.wal.config import WriterConfig
 from journal.wal.fencing import Fence
-from journal.wal.writer import Writer, WriterConfig
+from journal.wal.writer import Writer
 from journal.wire.frames import FORMAT, MAGIC
 from journal.wire.keys import mark_key
 from tests.simulation.broker import SimulatedBroker

@@ -1,0 +1,97 @@
+"""One Kafka transaction of the writer: the sealed groups in it, and what each is told once its fate is known."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+from journal.append.group import FrameNumbers, FrameOrigin, Group
+from journal.errors import JournalError
+from journal.kafka.ports import Consumed, Sent
+
+
+class FramePlace(NamedTuple):
+    """Where a frame of a group is, or was to be: its shard and its number there."""
+
+    shard: int
+    number: int
+
+
+class SealedGroup(NamedTuple):
+    """A group whose frames are numbered, its WAL records, and the place of each."""
+
+    group: Group
+    records: list[Sent]
+    places: list[FramePlace]
+
+
+class WalTransaction:
+    """Groups that one Kafka transaction writes, or several in turn where one is too large. A group leaves it once its
+    fate is known."""
+
+    def __init__(self, origin: FrameOrigin, topic: str, last: FrameNumbers) -> None:
+        """`last` are the numbers that its frames follow."""
+        self.parts: list[SealedGroup] = []
+        self.operations = 0
+        self.bytes = 0
+        self.numbers = last
+        self._origin = origin
+        self._topic = topic
+
+    @property
+    def consumed(self) -> Consumed | None:
+        """Offsets that are committed with it. It then has one group."""
+        return self.parts[0].group.consumed
+
+    @property
+    def beside(self) -> Sequence[Sent]:
+        """Records of other topics, which are sent behind those of that group."""
+        return self.parts[0].group.beside
+
+    @property
+    def places(self) -> list[FramePlace]:
+        return [place for part in self.parts for place in part.places]
+
+    def add(self, group: Group) -> list[Sent]:
+        """Seal a group behind those that are here; returns its records."""
+        self.numbers = group.seal(self._origin, self.numbers)
+        part = SealedGroup(group, group.records(self._topic), [FramePlace(*place) for place in group.places()])
+        self.parts.append(part)
+        self.operations += group.operations
+        self.bytes += group.bytes
+        return part.records
+
+    def delivered(self, offsets: Sequence[int]) -> None:
+        """Note in each group where its frames are."""
+        remaining = iter(offsets)
+        for group, _, places in self.parts:
+            found: dict[int, tuple[int, int]] = {}
+            for (shard, _), offset in zip(places, remaining, strict=False):
+                found[shard] = (found.get(shard, (offset, offset))[0], offset)
+            group.completion.offsets = found
+
+    def first(self, bytes_max: int) -> list[SealedGroup]:
+        """The first groups: as many as have `bytes_max` together, but at least one."""
+        ends = accumulate(part.group.bytes for part in self.parts)
+        return self.parts[: max(1, sum(end <= bytes_max for end in ends))]
+
+    def are_there(self, there: Collection[FramePlace]) -> None:
+        """Tell the groups whose frames are all in the WAL that they are done; they leave the transaction.
+
+        They are told in order: where one shard cannot be read, a group of other shards is not told before those in
+        front of it.
+        """
+        while self.parts and all(place in there for place in self.parts[0].places):
+            self.parts.pop(0).group.completion.resolve()
+
+    def resolve(self, error: JournalError | None = None) -> None:
+        """Tell the groups that were not told yet."""
+        for group, *_ in self.parts:
+            group.completion.resolve(error)
+
+
+def without(parts: Sequence[SealedGroup], there: Collection[FramePlace]) -> tuple[list[FramePlace], list[Sent]]:
+    """Places and records of these groups that are not among `there`."""
+    missing = [each for part in parts for each in zip(part.places, part.records, strict=True) if each[0] not in there]
+    return [place for place, _ in missing], [record for _, record in missing]
