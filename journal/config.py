@@ -32,91 +32,94 @@ _NO_SETTINGS = re.compile(
     r"CACHE|KAFKA_DIR|ROLE|EPOCH|REASON|TEST_\w+"
     r"|(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)"
 )
-"""Variables of our prefix that others read: the embedded Kafka, commands of roles, tests; and those that Kubernetes
-sets for a service whose name begins like it."""
+"""Variables with our prefix that are no settings: the embedded Kafka, commands of roles and tests read some, and
+Kubernetes sets some for a service whose name begins with the prefix."""
 
 
 class Settings(JournalSettings):
-    """All that one process may be told. Times are milliseconds, sizes bytes."""
+    """All settings of one process. Times are milliseconds, sizes bytes."""
 
     checkpoint_interval_ms: int = Field(default=100, ge=1)
-    """How long a worker gathers frames. Longer: fewer rows for short-lived records; shorter: less lag."""
+    """How long a worker gathers frames. A longer time means fewer rows of short-lived records, a shorter one less
+    lag."""
 
     worker_processes: int = Field(default=1, ge=1, le=64)
-    """In how many processes a worker runs: they share its shards. More than it has shards, or cores, are of no use."""
+    """The number of processes of a worker, which share its shards. More processes than shards or cores are useless."""
 
     session_timeout_ms: int = Field(default=6000, ge=1000)
-    """Consumer-group session of workers: a dead worker's shards move after it. As long as that of nodes, for the same
-    reasons: where a worker dies with its node, the next one is at its gate then, and waits for the shards. A pause of
-    the process that is longer costs a rebalance, never data."""
+    """The consumer-group session of workers: a dead worker's shards move once it has passed. It is as long as that of
+    nodes: where a worker dies with its node, the next node is at its gate then, and waits for the shards. A longer
+    pause of the process costs a rebalance, never data."""
 
     node_session_timeout_ms: int = Field(default=6000, ge=500, le=600_000)
-    """Consumer-group session of nodes: how soon a dead one's duty passes on. As long as `fence_check_ms` makes it wait
-    for the WAL to stand still, and what brokers allow by default (group.min.session.timeout.ms): a shorter one alone
-    brings nothing forward. A pause of the process that is longer costs a failover, never data. Ten minutes at
-    most: requests have half of it, and librdkafka gives them no more than five."""
+    """The consumer-group session of nodes: a dead node's duty passes on once it has passed. The default is the shortest
+    that brokers allow by default (group.min.session.timeout.ms). A shorter one alone does not help, because the next
+    node also waits for the WAL to stand still, as long as `fence_check_ms` demands. A longer pause of the process costs
+    a failover, never data. Ten minutes are the most: requests have half of it, and librdkafka allows them five."""
 
     node_heartbeat_ms: int = Field(default=500, ge=50)
-    """A standby learns with its next heartbeat that the duty is its own: a third of the session, as is usual for groups
-    that move work, would add up to two seconds to a failover."""
+    """How often a node sends its group a heartbeat. A standby learns with its next one that the duty is its own, so the
+    usual third of the session would add up to two seconds to a failover."""
 
     node_report_ms: int = Field(default=5000, ge=100)
-    """How often a node writes its status into the control rows; one whose report is late by more than that is gone."""
+    """How often a node writes its status into the control rows. A node whose report is later than that counts as
+    gone."""
 
     handover_timeout_ms: int = Field(default=10_000, ge=100)
-    """How long others leave the successor that a leaving node has named, before they take over instead."""
+    """How long other nodes wait for the successor that a leaving node has named, before they take over instead."""
 
     lone_start_ms: int = Field(default=20_000, ge=100)
-    """How long the journal is without an active node before a standby that is not fit takes over, cold, although a fit
-    one has reported."""
+    """How long the journal has no active node before a standby that is not fit takes over, cold, although a fit one has
+    reported."""
 
     activation_retry_ms: int = Field(default=1000, ge=10)
-    """Pause of a node after an activation that failed; doubled with each further one, up to 32 times."""
+    """The pause of a node after an activation that failed. It doubles with each further failure, up to 32 times."""
 
     preferred: bool = False
-    """A leaving node chooses this one before others, if it is fit."""
+    """Whether a leaving node chooses this one before others, if it is fit."""
 
     fail_back: bool = False
-    """A preferred standby that is fit asks the active node to hand over to it. A `Node` that is not preferred refuses
-    it; other processes may have the same file."""
+    """Whether a preferred standby that is fit asks the active node to hand over to it. A `Node` that is not preferred
+    refuses this setting; other processes ignore it, as they may have the same file."""
 
     on_active_command: str = ""
-    """Run when the node has become active, with KAFKA_JOURNAL_ROLE, _NODE, _JOURNAL, _EPOCH and _REASON; no shell."""
+    """A command that is run when the node has become active, without a shell, with the variables KAFKA_JOURNAL_ROLE,
+    _NODE, _JOURNAL, _EPOCH and _REASON."""
 
     on_standby_command: str = ""
-    """The same when it is a standby."""
+    """A command that is run in the same way when the node has become a standby."""
 
     on_fenced_command: str = ""
-    """The same when it has been fenced."""
+    """A command that is run in the same way when the node has been fenced."""
 
     hook_timeout_ms: int = Field(default=30_000, ge=100)
-    """A role's command that takes longer is killed; whether and how it ends decides nothing."""
+    """A role's command that takes longer is killed. Its outcome decides nothing."""
 
     trim_every_ms: int = Field(default=0, ge=0)
-    """How often the worker that serves shard 0 trims the WAL, below what the archive has; 0: never by itself."""
+    """How often the worker that serves shard 0 trims the WAL below what the archive has. 0 means never by itself."""
 
     trim_without_archive: bool = False
-    """`trim_every_ms` of a journal without an archive: what it deletes is then nowhere."""
+    """Whether `trim_every_ms` applies to a journal without an archive. What it deletes is then kept nowhere."""
 
     on_in_doubt: Literal["keep", "commit", "rollback"] = "keep"
-    """What the active node does with transactions in doubt whose coordinator does not come back. Only that one knows
-    the outcome: so anything but `keep` may contradict it, which it hears of when it asks."""
+    """What the active node does with transactions in doubt whose coordinator does not come back. Only the coordinator
+    knows the outcome, so anything but `keep` may contradict it; it is told so when it asks."""
 
     on_in_doubt_after_ms: int = Field(default=0, ge=0)
-    """How long they stay in doubt, since their prepare, before `on_in_doubt` settles them: longer than any coordinator
-    may be away."""
+    """How long transactions stay in doubt after their prepare before `on_in_doubt` settles them. It should be longer
+    than any coordinator may be away."""
 
     references_in_memory_max: int = Field(default=REFERENCES_IN_MEMORY_MAX, ge=0)
-    """References to messages that a node keeps in memory; the rest waits in its local index."""
+    """The number of references to messages that a node keeps in memory. The rest waits in its local index."""
 
     queue_references_in_memory_max: int = Field(default=QUEUE_REFERENCES_IN_MEMORY_MAX, ge=0)
-    """Of them those of one queue, so that no queue takes the memory of all others."""
+    """The number of these that one queue may have, so that no queue takes the memory of all others."""
 
     store: StoreSettings = StoreSettings()
-    """Of a node's message store: docs/STORE.md."""
+    """The settings of a node's message store: docs/STORE.md."""
 
     routing: RoutingConfig = RoutingConfig()
-    """Messages to Kafka topics and back: docs/ROUTING.md."""
+    """The routes and sources, for messages to Kafka topics and back: docs/ROUTING.md."""
 
     @field_validator("on_active_command", "on_standby_command", "on_fenced_command")
     @classmethod
@@ -170,7 +173,7 @@ def load_settings(file: Path | None = None, **flags: Any) -> Settings:
 
 
 def _require_known(variables: Iterable[str]) -> None:
-    """Raises ConfigError for one that would set something, if there were such a setting."""
+    """Raises ConfigError for a variable that has our prefix and names no setting."""
     for variable in variables:
         prefix, name = variable[: len(PREFIX)].upper(), variable[len(PREFIX) :]
         if prefix != PREFIX or _NO_SETTINGS.fullmatch(name.upper()):

@@ -1,4 +1,5 @@
-"""`Journal`: what a broker node uses. Appends from asyncio or from threads, group commits in a thread of its own.
+"""`Journal`: the journal of a broker node, with appends from asyncio or from threads and group commits in its own
+thread.
 
     async with Journal.open(settings) as journal:
         await journal.activate(loader)

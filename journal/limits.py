@@ -14,14 +14,14 @@ ID_MAX = 2**63 - 1
 SUBJECT_MAX = 2**63 - 1
 KIND_MAX = 255
 SEQUENCE_MAX = 2**51 - 1
-"""Of ids that are issued for records. Larger ones, to twice that, are of what is never in the journal; the bit above is
-that of a chain of stores."""
+"""The highest sequence of an id that is issued for a record. Higher ones, up to twice that, are for what is never in
+the journal; the bit above them marks ids of a chain of stores."""
 
 FRAME_OVERHEAD_BYTES = 512
 """More than a frame's header takes: two varints of ten bytes for each field, a uuid, and a node name of 200 bytes."""
 
 OPERATION_OVERHEAD_BYTES = 64
-"""More than an operation takes beside its data: three 10-byte varints, the small fields, tags and lengths."""
+"""More than an operation takes besides its data: three 10-byte varints, the small fields, tags and lengths."""
 
 SKIPPED_OVERHEAD_BYTES = 4096
 """More than a `skipped` row adds to the record it keeps: the reason, the operator's name and host, and the key."""
@@ -65,7 +65,7 @@ class Limits(BaseModel):
     """Staged operations of one transaction, and of all that one group settles: that is one worker transaction."""
 
     staged_bytes_max: int = Field(default=80 * 1024 * 1024, ge=1)
-    """The same in bytes. A large message is one transaction: its body of up to 64 MiB, and what stands around it."""
+    """Bytes of those staged operations. A large message is one transaction: a body of up to 64 MiB, and its headers."""
 
     staged_total_operations_max: int = Field(default=1_000_000, ge=1)
     """Staged operations of all transactions; their locks are held in memory."""
@@ -79,17 +79,17 @@ class Limits(BaseModel):
     """Updates kept in one row beside their record; further ones get rows of their own. See docs/FORMAT.md."""
 
     checkpoint_bytes_max: int = Field(default=64 * 1024 * 1024, ge=4096)
-    """Bytes of the WAL, and of what outcomes there settle, that a worker gathers for one shard before it checkpoints,
-    whatever the interval. The group that passes it is gathered whole."""
+    """Bytes of the WAL that a worker gathers for one shard before it checkpoints, whatever the interval; what commits
+    and rollbacks there settle counts too. The group that passes the bound is gathered whole."""
 
     gathered_bytes_max: int = Field(default=512 * 1024 * 1024, ge=4096)
-    """The same for all shards of a journal: each has its part, also if a worker has only some of them."""
+    """Bytes that a worker gathers for all shards of a journal. Each shard has an equal part, however many it serves."""
 
     held_bytes_max: int = Field(default=512 * 1024 * 1024, ge=4096)
     """Rows that a replica holds back until their mark. A checkpoint of more could be read by no copy."""
 
     fetch_bytes_max: int = Field(default=64 * 1024 * 1024, ge=1024 * 1024)
-    """What one consumer of ours buffers."""
+    """Bytes that one consumer of ours buffers."""
 
     @model_validator(mode="after")
     def _relations_hold(self) -> Limits:
@@ -118,7 +118,7 @@ class Limits(BaseModel):
         return self
 
     def checkpoint_bytes_of(self, shards: int) -> int:
-        """What a worker gathers for one of so many shards before it checkpoints."""
+        """The bytes that a worker gathers for one of `shards` shards before it checkpoints."""
         return min(self.checkpoint_bytes_max, max(1, self.gathered_bytes_max // shards))
 
     @property
@@ -128,5 +128,6 @@ class Limits(BaseModel):
 
     @property
     def row_message_bytes_max(self) -> int:
-        """The same for the tables. A `skipped` row keeps whatever the WAL took, and says why and by whom besides."""
+        """`max.message.bytes` that the tables need. A `skipped` row keeps what the WAL took, and says why and by
+        whom."""
         return self.message_bytes_max + SKIPPED_OVERHEAD_BYTES

@@ -1,4 +1,5 @@
-"""What appends, topics, tables and activations are told: the settings of a journal, beneath those of a process."""
+"""Settings of a journal, which appends, topics, tables and activations read. `journal.config` adds those of a
+process."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ DAY_MS = 24 * 60 * 60 * 1000
 
 
 class JournalSettings(BaseSettings):
-    """The journal's own. Times are milliseconds, sizes bytes."""
+    """The settings of a journal. Times are milliseconds, sizes bytes."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX, env_nested_delimiter="__", frozen=True, extra="forbid", validate_default=True
@@ -45,29 +46,29 @@ class JournalSettings(BaseSettings):
     """Name of this node in epochs, frames and status."""
 
     directory: Path | None = None
-    """Local copies live under it; they may be deleted at any time while no process uses them. None: `kafka-journal` in
+    """The directory of local copies, which may be deleted whenever no process uses them. None means `kafka-journal` in
     the user's directory for state."""
 
     transaction_timeout_ms: int = Field(default=10_000, ge=1000)
     """How long a crashed producer may block readers of committed records."""
 
     fence_check_ms: int = Field(default=3000, ge=100)
-    """An active node commits at least this often; one that could not hands out nothing."""
+    """An active node commits at least this often. A node that could not hands out nothing."""
 
     room_timeout_ms: int = Field(default=30_000, ge=0)
     """How long an append of a `BlockingJournal` waits for room in a full queue before it raises FullError."""
 
     commit_pause_ms: float = Field(default=0.25, ge=0)
-    """Pause between two group commits: spares librdkafka's wait of 20 ms for the last one's markers."""
+    """The pause between two group commits. It avoids that librdkafka waits 20 ms for the markers of the first."""
 
     commit_pause_max_ms: float = Field(default=4.0, ge=0)
-    """As long as that pause becomes by itself while brokers take longer over their markers."""
+    """The longest that this pause becomes by itself, while brokers take longer to write their markers."""
 
     group_join_ms: float = Field(default=1.0, ge=0)
     """How long a transaction waits for a second group: as long as librdkafka waits before it registers partitions."""
 
     request_timeout_ms: int = Field(default=15_000, ge=100)
-    """Limit of one Kafka request or transaction."""
+    """The time limit of one Kafka request or transaction."""
 
     recovery_timeout_ms: int = Field(default=120_000, ge=1000)
     """How long an active node tries to learn the fate of a group before it gives up."""

@@ -1,4 +1,4 @@
-"""`Appends`: what a broker node calls on an active journal, wherever that journal is kept."""
+"""`Appends`: the calls of a broker node on an active journal, in Kafka or in a local directory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from journal.limits import Limits
 
 
 class Records(Protocol):
-    """Single records read back while a journal is active. Thread-safe."""
+    """Reads single records back while a journal is active. Thread-safe."""
 
     def read(self, record_id: int) -> bytes | None: ...
 
@@ -26,45 +26,45 @@ class Records(Protocol):
 
 
 class Appends(ABC):
-    """Appends, and records read back: the same for every kind of journal. Thread-safe.
+    """Appends and single reads, the same for every kind of journal. Thread-safe.
 
-    An argument of a wrong type is a TypeError, and changes nothing. After `close` all raise ClosedError, or the error
-    that had fenced or failed the journal before.
+    An argument of a wrong type raises TypeError, and changes nothing. After `close` every call raises ClosedError, or
+    the error that fenced or failed the journal before.
     """
 
     _core: Core | None = None
-    """None before the journal was started."""
+    """Where appends go. None before the journal is started."""
 
     @abstractmethod
     def require_core(self) -> Core:
-        """What appends go to. Raises StateError before the journal was started."""
+        """The core that appends go to. Raises StateError before the journal is started."""
 
     @abstractmethod
     def require_lookup(self) -> Records:
-        """What reads records back. Raises StateError before the journal was started."""
+        """The reader of single records. Raises StateError before the journal is started."""
 
     @property
     def limits(self) -> Limits:
-        """The bounds of what it appends. Raises StateError before it was started."""
+        """The bounds of appends. Raises StateError before the journal is started."""
         return self.require_core().limits
 
     @property
     def ended(self) -> Completion:
-        """Done once this node is not active any more, with why. Raises StateError before the journal was started."""
+        """Done once this node is not active any more, with the reason. Raises StateError before the journal starts."""
         return self.require_core().ended
 
     def new_id(self, virtual_shard: int = 0) -> int:
-        """An id that no record has had; records of one virtual shard (0 to 1023) share a shard, and so an order."""
+        """An id that no record has had. Records of one virtual shard (0 to 1023) share a shard, and so an order."""
         return self.require_core().new_id(virtual_shard)
 
     def is_taken(self, record_id: int) -> bool:
-        """Whether a record has that id, or will have if a transaction commits. Raises InvalidOperationError for what is
-        no id."""
+        """Whether a record has that id, or will have it if a transaction commits. Raises InvalidOperationError for a
+        number that is no id."""
         return self.require_core().is_taken(record_id)
 
     def new_volatile_id(self, virtual_shard: int = 0) -> int:
-        """An id for what is never in the journal. `new_id` gives one again if a crash comes before anything that was
-        appended is durable; of this one nothing durable is waited for, and it is never given again."""
+        """An id for what is never in the journal, which is never given out again. (An id of `new_id` is given out again
+        if the node crashes before anything that was appended with or after it is durable.)"""
         return self.require_core().new_volatile_id(virtual_shard)
 
     def add(self, record_id: int, kind: int, data: bytes, *, tx: int = 0) -> Completion:
@@ -74,7 +74,7 @@ class Appends(ABC):
     def update(
         self, record_id: int, kind: int, data: bytes, *, replaceable: bool = False, subject: int = 0, tx: int = 0
     ) -> Completion:
-        """Attach data to a record; a replaceable update replaces that of the same kind and subject.
+        """Attach data to a record. A replaceable update replaces the earlier one of the same kind and subject.
 
         Raises RecordMissingError, and what `add` raises.
         """
@@ -101,7 +101,7 @@ class Appends(ABC):
             return None
 
     def begin(self, tx: int | None = None) -> int:
-        """Begin a transaction: `tx`, or a number that is free. An operation with a new `tx` begins it too."""
+        """Begin a transaction: `tx`, or one with a number that is free. An operation with a new `tx` begins it too."""
         return self.require_core().transactions.begin(tx)
 
     def is_empty(self, tx: int) -> bool:
@@ -111,19 +111,19 @@ class Appends(ABC):
     def prepare(self, tx: int, data: bytes = b"", *, then: Sequence[PlainOperation] = ()) -> Completion:
         """Make `tx` wait, through every crash, for commit or rollback. `data` names it (an xid).
 
-        What was done in it is done with its outcome, not before. Plain operations `then` are in the same group, and
-        take effect at once. Raises TransactionPreparedError, FullError, or what refuses one of `then` (LockedError for
-        what `tx` itself holds); then nothing was changed.
+        Its operations complete with its outcome, not before. Plain operations `then` are in the same group, and take
+        effect at once. Raises TransactionPreparedError, FullError, or what refuses one of `then` (LockedError for what
+        `tx` itself holds); nothing is changed then.
         """
         return self.require_core().transactions.prepare(tx, data, then)
 
     def add_with_update(
         self, virtual_shard: int, kind: int, data: bytes, update_kind: int, subject: int
     ) -> tuple[int, Completion]:
-        """Add a record with a new id, and attach an update to it that has no data: both in one group. The id, and the
-        group's completion.
+        """Add a record with a new id, and attach an update without data to it: both in one group. Returns the id and
+        the group's completion.
 
-        What a message and the queue that it is in are. Raises what `new_id` and `append_all` raise.
+        A message and its place in a queue are stored so. Raises what `new_id` and `append_all` raise.
         """
         return (self._core or self.require_core()).add_with_update(virtual_shard, kind, data, update_kind, subject)
 
@@ -132,23 +132,25 @@ class Appends(ABC):
         return (self._core or self.require_core()).delete_with_update(record_id, kind, data, subject)
 
     def append_all(self, operations: Sequence[AnyOperation], *, tx: int = 0, wait: bool = True) -> Completion:
-        """Operations (type, id, kind, data, replaceable, subject) that take effect together: one group has them all,
-        or the transaction `tx`. Without `wait` a full queue refuses them at once, also where appends wait for room.
+        """Append operations (type, id, kind, data, replaceable, subject) that take effect together: all in one group,
+        or all in the transaction `tx`. Without `wait` a full queue refuses them at once, also where appends wait for
+        room.
 
-        Runs of records that are alike may be in columns: `NewRecords` (with ids of `new_ids`, say) and
-        `DeletedRecords`, of `journal.append.acceptance`, are `add_with_update` and `delete_with_update` for many, at a
-        fraction of the cost.
+        Many similar records may be in columns: `NewRecords` (with ids of `new_ids`, for example) and `DeletedRecords`,
+        of `journal.append.operations`, are `add_with_update` and `delete_with_update` for many, at a fraction of the
+        cost.
 
-        Raises what refuses the first of them that is refused, and InvalidOperationError for more than a group takes
-        (`queue_operations_max`, `queue_bytes_max`); then none was appended.
+        Raises the error of the first operation that is refused, and InvalidOperationError for more than a group takes
+        (`queue_operations_max`, `queue_bytes_max`); nothing is appended then.
         """
         return self.require_core().append_all(operations, tx, wait=wait)
 
     def take_in(
         self, operations: Sequence[AnyOperation], consumed: Consumed, beside: Sequence[Sent] = ()
     ) -> Completion:
-        """Operations on new records, the offsets of what was consumed for them, and records of other topics beside
-        them, in a Kafka transaction of their own: all is there, or nothing. One at a time.
+        """Append operations on new records in a Kafka transaction of their own, which also commits the offsets of what
+        was consumed for them and has records of other topics `beside` them. All is there, or nothing. One call at a
+        time.
 
         The completion may be told NotTakenInError: consume again from the committed offsets. Raises FullError when the
         queue has no room for it, StateError before the last one is done, and what `append_all` raises.
@@ -160,9 +162,9 @@ class Appends(ABC):
         return self.require_core().new_ids(virtual_shards)
 
     def commit(self, tx: int, *, then: Sequence[PlainOperation] = ()) -> Completion:
-        """Make the operations of `tx` take effect, and plain operations behind them in the same group.
+        """Make the operations of `tx` take effect, and plain operations `then` behind them in the same group.
 
-        Raises TransactionUnknownError, FullError, or what refuses one of `then`; then nothing was changed.
+        Raises TransactionUnknownError, FullError, or what refuses one of `then`; nothing is changed then.
         """
         return self.require_core().transactions.commit(tx, then)
 
@@ -175,12 +177,12 @@ class Appends(ABC):
         return self.require_lookup().read(record_id)
 
     def read_at(self, record_id: int, offsets: tuple[int, int], timeout_s: float = 15.0) -> bytes | None:
-        """The data with which the WAL adds a record between two offsets, as `Completion.offsets` has them."""
+        """The data of a record that the WAL adds between two offsets, which `Completion.offsets` tells."""
         require_no_callback("read from the WAL")
         return self.require_lookup().read_at(record_id, offsets, timeout_s)
 
     def applied(self, shard: int) -> int:
-        """The WAL offset up to which the local copy has a shard, -1 before its first mark."""
+        """The WAL offset up to which the local copy has applied a shard; -1 before its first mark."""
         return self.require_lookup().applied(shard)
 
     def room(self) -> Completion:

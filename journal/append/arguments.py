@@ -1,6 +1,6 @@
-"""What an append may be called with: types and ranges, looked at before anything changes. Pure.
+"""The arguments of appends: types and ranges are checked before anything changes. Pure.
 
-Hot path: arguments that are right are seen to be so at once, and only then is it asked what is wrong.
+Hot path: one condition sees that all arguments are right; only when it fails is each of them looked at.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _PLAIN_TYPES = (ADD, UPDATE, DELETE)
 
 
 def require_type(name: str, value: object, wanted: type) -> None:
-    """Raises TypeError: what cannot be packed would be noticed only once it was accepted."""
+    """Raises TypeError. A value that cannot be packed would otherwise be noticed only after it was accepted."""
     if not isinstance(value, wanted):
         raise TypeError(f"{name} is {type(value).__name__}, not {wanted.__name__}")
 

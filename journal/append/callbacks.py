@@ -1,8 +1,8 @@
-"""What a completion's callback may not do: wait.
+"""Callbacks of completions: they may not wait, and a call that would wait is refused in them.
 
-Callbacks run in the thread that writes groups, or in that of whoever asks for a completion that is done. In the first
-one a wait would be for itself: no group is written meanwhile, and no heartbeat. So nothing of ours waits in a callback;
-it is refused at once, whichever thread that is, so that a caller's mistake shows at its first call.
+A callback runs in the thread that writes groups, or in the caller's thread if the completion is done already. The
+writing thread would wait for itself: it writes no group and no heartbeat meanwhile. So every call of ours that may wait
+is refused in a callback, whichever thread runs it: a caller's mistake then shows at the first call.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from contextlib import contextmanager
 from journal.errors import CallbackError
 
 telling: set[int] = set()
-"""Threads that are in a callback. Hot path: mostly there is none, which its truth says."""
+"""Threads that are in a callback. Hot path: an empty set, which is the usual case, is false."""
 
 
 @contextmanager
 def in_callback() -> Iterator[None]:
-    """Around calls of callbacks. One may complete something else, whose callbacks are then called in the midst."""
+    """Encloses calls of callbacks. A callback may complete something else, so these calls may be nested."""
     thread = threading.get_ident()
     outermost = thread not in telling
     telling.add(thread)
@@ -31,12 +31,12 @@ def in_callback() -> Iterator[None]:
 
 
 def is_callback() -> bool:
-    """Whether a callback is what asks."""
+    """Whether the caller runs in a callback."""
     return threading.get_ident() in telling
 
 
 def require_no_callback(what: str) -> None:
-    """Returns if it may wait. Raises CallbackError."""
+    """Raises CallbackError if the caller runs in a callback; `what` is what it cannot do there."""
     if telling and is_callback():
         raise CallbackError(
             f"a completion's callback cannot {what}: have another thread do it (in an event loop: call_soon_threadsafe)"
@@ -44,7 +44,7 @@ def require_no_callback(what: str) -> None:
 
 
 class CallersLock:
-    """A lock that no callback takes: whoever has it may wait for the thread that calls back."""
+    """A lock that no callback can take, so that its holder may wait for the thread that calls back."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""Completions: what an append gives back. One object a group, shared by all its operations.
+"""Completions: what an append returns. All operations of a group share one object.
 
 A completion can be awaited (any event loop, any number of tasks), waited for in a thread, or called back.
 """
@@ -18,14 +18,16 @@ log = logging.getLogger(__name__)
 
 
 class Completion:
-    """Done when the group's fate is known: without an error only if Kafka has committed it."""
+    """The outcome of a group. It is done when the group's fate is known, and without an error only if Kafka committed
+    it.
+    """
 
     __slots__ = ("_callbacks", "_condition", "_done", "_error", "_waiters", "offsets")
 
     def __init__(self) -> None:
         self.offsets: Mapping[int, tuple[int, int]] = {}
-        """Once done: the first and last WAL offset of the group's frames in each shard it touched. Empty when it had to
-        be recovered: where it is was not said."""
+        """By shard that the group touched, the first and last WAL offset of its frames. Empty until it is done, and for
+        a group that had to be recovered, whose offsets Kafka did not tell."""
         self._done = False
         self._error: JournalError | None = None
         self._condition = threading.Condition(threading.Lock())
@@ -38,11 +40,11 @@ class Completion:
 
     @property
     def error(self) -> JournalError | None:
-        """Why it is not in the journal (or not known to be); None while pending and after success."""
+        """Why the group is not in the journal, or not known to be. None while it is pending and after success."""
         return self._error
 
     def resolve(self, error: JournalError | None = None) -> None:
-        """Tell the outcome, once. Called by the writer."""
+        """Tell the outcome, once. The writer calls this."""
         with self._condition:
             if self._done:
                 raise AssertionError("a group's outcome was told twice")
@@ -65,7 +67,7 @@ class Completion:
                     log.exception("a completion's callback failed")
 
     def wait(self, timeout_s: float | None = None) -> None:
-        """Block until done; raises the group's error, or DeadlineError when `timeout_s` passes first.
+        """Block until it is done. Raises the group's error, or DeadlineError after `timeout_s`.
 
         In a completion's callback it raises CallbackError instead of blocking."""
         if not self._done:
@@ -77,8 +79,8 @@ class Completion:
             raise self._error.again()
 
     def add_callback(self, callback: Callable[[JournalError | None], None]) -> None:
-        """Call `callback(error)` once done: in the writer's thread, or now. It must be quick, and what may wait is
-        refused there with CallbackError: a store's calls, say. It may append to the journal.
+        """Call `callback(error)` once it is done: in the writer's thread, or now if it is done already. The callback
+        must be quick. It may append to the journal; calls that may wait, such as a store's, raise CallbackError in it.
 
         What it raises in the writer's thread is logged."""
         with self._condition:
@@ -89,8 +91,8 @@ class Completion:
             callback(self._error)
 
     def __await__(self) -> Generator[object, None, None]:
-        """Hot path, without the lock: a future that is put in and then finds it not done is there to be seen by
-        `resolve`, which looks for them when it is."""
+        """Hot path, without the lock: a future is put in first, and only then is `_done` looked at again. So `resolve`,
+        which sets `_done` before it looks for futures, misses none."""
         if not self._done:
             loop = asyncio.get_running_loop()
             future = loop.create_future()
@@ -102,7 +104,8 @@ class Completion:
 
 
 def completed(error: JournalError | None = None) -> Completion:
-    """A completion that is done already: for what needs no append, such as the rollback of a buffered transaction."""
+    """A completion that is done already, for a call that appends nothing, such as the rollback of a buffered
+    transaction."""
     completion = Completion()
     completion.resolve(error)
     return completion

@@ -1,4 +1,4 @@
-"""Operations of which some are in columns, seen as the plain ones that they are: how many, how large, one by one."""
+"""Operations in columns (`NewRecords`, `DeletedRecords`) counted, measured and listed as plain operations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from journal.v1.journal_pb2 import ADD, DELETE, UPDATE
 
 
 def count_and_size(operations: Sequence[AnyOperation]) -> tuple[int, int]:
-    """How many plain operations they are, and an upper bound of their bytes in frames."""
+    """The number of plain operations, and an upper bound of their bytes in frames."""
     count = size = 0
     for operation in operations:
         if isinstance(operation, NewRecords):
@@ -27,7 +27,7 @@ def count_and_size(operations: Sequence[AnyOperation]) -> tuple[int, int]:
 
 
 def one_by_one(operations: Sequence[AnyOperation], data_bytes_max: int) -> Iterator[PlainOperation]:
-    """The plain operations that they are, in order. Raises what refuses columns."""
+    """The plain operations in order. Raises what refuses columns."""
     for operation in operations:
         if isinstance(operation, NewRecords):
             kind, ids, data, update_kind, subject = operation

@@ -1,7 +1,7 @@
-"""Groups: what one group commit writes. Operations go into the frames of the open group as they are accepted.
+"""Groups: a group is what one group commit writes. Each operation goes into a frame of the open group once accepted.
 
-Hot path: what stands before an operation's data is packed as it is accepted (`journal.wire.operations`), the data are
-kept as the caller has them, and sealing a frame is joining both.
+Hot path: the bytes before an operation's data are packed at once (`journal.wire.operations`), the data are kept as the
+caller has them, and sealing a frame joins both.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from journal.wire.operations import (
 
 
 class FrameOrigin(NamedTuple):
-    """What every frame of an activation says."""
+    """The part of a frame's header that all frames of an activation share."""
 
     journal: bytes
     epoch: int
@@ -49,7 +49,7 @@ class FrameNumbers(NamedTuple):
 
 
 _PAIR = 4
-"""Parts of two operations."""
+"""How many parts two operations have: the bytes before the data, and the data, of each."""
 
 
 def _no_frame(_: Sequence[bytes]) -> None:
@@ -57,14 +57,14 @@ def _no_frame(_: Sequence[bytes]) -> None:
 
 
 class _Packed:
-    """A frame whose operations are bytes already."""
+    """A frame whose operations are packed already."""
 
     __slots__ = ("header", "parts")
 
     def __init__(self) -> None:
         self.header = Frame()
         self.parts: list[bytes] = [b""]
-        """The header's place, then two of each operation."""
+        """A place for the header, then two parts of each operation."""
 
     @property
     def count(self) -> int:
@@ -99,22 +99,23 @@ class Group:
         consumed: Consumed | None = None,
         beside: Sequence[Sent] = (),
     ) -> None:
-        """`consumed` are offsets that its transaction commits, `beside` further records: all is there, or nothing."""
+        """`consumed` are offsets that its transaction commits too, and `beside` records of other topics."""
         self.completion = Completion()
         self.consumed = consumed
         self.beside = beside
         self.operations = 0
         self.bytes = 0
         self.settled = NOTHING
-        """What its outcomes settle: a worker applies that in one checkpoint, as it does the group."""
+        """The operations that its commits and rollbacks settle. A worker applies them in one checkpoint with the
+        group."""
         self.issued = 0
         self._frame_bytes_max = frame_bytes_max - FRAME_OVERHEAD_BYTES
         self._frames: list[list[_Packed]] = [[] for _ in range(shards)]
         self._room = [0] * shards
         self._add: list[Callable[[Sequence[bytes]], None]] = [_no_frame] * shards
-        """Adds an operation's two parts, or those of several, to the shard's last frame; looking it up each time would
-        cost as much again. All in one call: a signal's handler may raise between two, and a frame with half an
-        operation is none."""
+        """By shard, the method that adds parts to its last frame; looking the method up each time would cost as much
+        again. All parts of an operation are added in one call: a signal's handler may raise between two calls, and a
+        frame with half an operation is useless."""
 
     def __bool__(self) -> bool:
         return self.operations > 0
@@ -139,7 +140,8 @@ class Group:
         self.bytes += size
 
     def put_add(self, record_id: int, kind: int, data: bytes, size: int) -> None:
-        """`put` of an add that takes so many bytes. Hot path: with a third less to do for data that are not long."""
+        """Append an add that takes `size` bytes. Hot path: it does a third less than `put` for data that are not
+        long."""
         room = self._room
         shard = (record_id & SHARD_MASK) % len(room)
         length = size - OPERATION_OVERHEAD_BYTES
@@ -159,7 +161,7 @@ class Group:
     def put_add_with_update(
         self, shard: int, record_id: int, kind: int, data: bytes, update_kind: int, subject: int
     ) -> None:
-        """`put` of an add, and of an update without data. Hot path: both in one step, if the data are not long."""
+        """Append an add, and an update without data. Hot path: both in one step, if the data are not long."""
         length = len(data)
         size = length + 2 * OPERATION_OVERHEAD_BYTES
         if size > self._room[shard] or length >= SHORT_DATA_BYTES:
@@ -173,7 +175,7 @@ class Group:
         self.bytes += size
 
     def put_update_and_delete(self, shard: int, record_id: int, kind: int, data: bytes, subject: int) -> None:
-        """`put` of an update, and of the delete. Hot path: both in one step, if the update has no data."""
+        """Append an update, and the delete. Hot path: both in one step, if the update has no data."""
         if data or self._room[shard] < 2 * OPERATION_OVERHEAD_BYTES:
             self.put(shard, UPDATE, record_id, kind, data, False, subject)
             self.put(shard, DELETE, record_id, 0, b"")
@@ -197,7 +199,7 @@ class Group:
     def put_new(
         self, shard: int, kind: int, ids: Sequence[int], data: Sequence[bytes], update_kind: int, subject: int
     ) -> None:
-        """For each of these records `put` of an add, and of an update without data. Hot path."""
+        """Append for each of these records an add, and an update without data. Hot path."""
         lengths = [*map(len, data)]
         if max(lengths) >= SHORT_DATA_BYTES:
             for record_id, each in zip(ids, data, strict=True):
@@ -215,7 +217,7 @@ class Group:
         self._put_pairs(shard, parts, lengths)
 
     def put_deleted(self, shard: int, ids: Sequence[int], kind: int, data: bytes, subject: int) -> None:
-        """For each of these records `put` of an update, and of the delete. Hot path."""
+        """Append for each of these records an update, and the delete. Hot path."""
         if len(data) >= SHORT_DATA_BYTES:
             for record_id in ids:
                 self.put(shard, UPDATE, record_id, kind, data, False, subject)
@@ -230,8 +232,9 @@ class Group:
         self._put_pairs(shard, parts, [len(data)] * count)
 
     def _put_pairs(self, shard: int, parts: list[bytes], lengths: Sequence[int]) -> None:
-        """`put` of two operations at a time, as their parts; the first of each two has data of that length, the other
-        none. What a frame has room for goes there in one call: an interrupt finds all of it there, or nothing."""
+        """Append pairs of operations, given as their parts. The first of each pair has data of the length that
+        `lengths` says, the second none. All that a frame has room for is added in one call: an interrupt finds all of
+        it there, or nothing."""
         size = sum(lengths) + 2 * OPERATION_OVERHEAD_BYTES * len(lengths)
         if lengths[0] + OPERATION_OVERHEAD_BYTES > self._room[shard]:
             self._begin_frame(shard)
@@ -251,7 +254,7 @@ class Group:
             begin, before = end, ends[end - 1]
 
     def _put_parts(self, shard: int, parts: Sequence[bytes], size: int) -> None:
-        """Append operations as their parts, two of each, to one frame."""
+        """Append operations, given as two parts each, to one frame."""
         if size > self._room[shard]:
             self._begin_frame(shard)
         self._room[shard] -= size
@@ -292,12 +295,12 @@ class Group:
         self.bytes += size
 
     def settle(self, staged: Amount) -> None:
-        """Count what an outcome just put settles."""
+        """Count what a commit or rollback that was just appended settles."""
         operations, size = self.settled
         self.settled = Amount(operations + staged.operations, size + staged.bytes)
 
     def put_heartbeat(self, shard: int) -> None:
-        """A frame without operations, if the group has none for the shard yet."""
+        """Begin a frame without operations, if the group has no frame for the shard yet."""
         if not self._frames[shard]:
             self._begin_frame(shard)
 
@@ -306,11 +309,11 @@ class Group:
         return sum(len(frames) for frames in self._frames)
 
     def shards(self) -> Iterator[int]:
-        """Shards that the group touches."""
+        """The shards that the group touches."""
         return (shard for shard, frames in enumerate(self._frames) if frames)
 
     def seal(self, origin: FrameOrigin, last: FrameNumbers) -> FrameNumbers:
-        """Number the frames; what is the last now. Called once."""
+        """Number the frames behind `last`, and return the last numbers of now. Call it once."""
         numbers = list(last.frames)
         group = last.group + 1
         for shard, frames in enumerate(self._frames):

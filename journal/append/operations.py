@@ -1,4 +1,4 @@
-"""Operations as callers give them, before they are bytes."""
+"""Operations as callers give them, before they are packed into frames."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ PlainOperation = tuple[OperationType.ValueType, int, int, bytes, bool, int]
 
 
 class NewRecords(NamedTuple):
-    """Adds of records of one virtual shard, each with an update behind it that has no data: messages, and the queue
-    that they are in. As so many operations they cost three times as much.
+    """Adds of records of one virtual shard, each followed by an update without data: messages, and the queue that they
+    are in. One by one the same operations cost three times as much.
     """
 
     kind: int
@@ -53,17 +53,17 @@ class NewRecords(NamedTuple):
     data: Sequence[bytes]
     update_kind: int
     subject: int
-    """The updates have this kind and this subject."""
+    """The subject of the updates. `update_kind` is their kind."""
 
 
 class DeletedRecords(NamedTuple):
-    """Deletes of records of one virtual shard, each with an update before it: of one kind, data and subject, as those
-    are that acknowledge the messages of a queue. As so many operations they cost three times as much.
+    """Deletes of records of one virtual shard, each after an update. All updates have one kind, data and subject, like
+    those that acknowledge the messages of a queue. One by one the same operations cost three times as much.
     """
 
     ids: Sequence[int]
     kind: int
-    """The updates have this kind, and the data and the subject below."""
+    """The kind of the updates. `data` and `subject` are theirs too."""
     data: bytes
     subject: int
 

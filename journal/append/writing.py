@@ -1,4 +1,4 @@
-"""What appends need of whoever writes groups."""
+"""What appends need of the writer of their groups, and what an activation gives them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from journal.process.clocks import Moment
 
 
 class GroupWriter(Protocol):
-    """What appends need of an activation's writer."""
+    """The writer of one activation, as appends see it."""
 
     claim: Claim
     numbers: FrameNumbers
@@ -20,17 +20,17 @@ class GroupWriter(Protocol):
 
     @property
     def recoveries(self) -> Recoveries:
-        """What it had to do over so far."""
+        """What the writer had to do over so far."""
 
     def write(self, group: Group, joining: Joining) -> None:
-        """Commit a group, and one that joins it; tell their completions. Raises after telling them."""
+        """Commit a group, and those that join it, and tell their completions. What it raises, they were told before."""
 
     def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Activated:
-    """What an activation gives: all that appending needs."""
+    """All that appends need of an activation."""
 
     writer: GroupWriter
     acceptance: Acceptance
@@ -46,7 +46,7 @@ class Claim(NamedTuple):
 
 
 class Recoveries(NamedTuple):
-    """What an activation had to do over, since it began."""
+    """What an activation had to do over since it began."""
 
     times: int = 0
     """How often check, init, check followed a commit."""
@@ -57,13 +57,13 @@ class Recoveries(NamedTuple):
 
 
 class Joining(Protocol):
-    """Gives the next group that has gathered, if it may join a transaction."""
+    """A callable that gives the next group that has gathered, if it may join a transaction."""
 
     def __call__(self, operations: int, size: int, *, complete: bool) -> Group | None:
-        """With the `operations` of the transaction, and of no more than `size` bytes. With `complete` only one into
-        which nothing more goes."""
+        """The next group, or None. The transaction has `operations` already, and takes at most `size` bytes more. With
+        `complete` only a group into which nothing more goes is given."""
 
 
 def nothing_joins(operations: int, size: int, *, complete: bool) -> Group | None:
-    """For a group that is written alone."""
+    """The `Joining` of a group that is written alone."""
     return None

@@ -1,7 +1,8 @@
-"""Reading the WAL: a shard's last frame, and frames between two offsets. Committed records only.
+"""Reading the WAL: a shard's last frame, and frames between two offsets. Only committed records are read.
 
-Whoever must see all that is committed by now reads to the high watermark: below the last stable offset, which anybody's
-open transaction holds back, newer frames may be missing. The read waits for that transaction to end.
+A reader that must see all that is committed by now reads to the high watermark, and waits for open transactions in
+front of it to end. The last stable offset would not do: anybody's open transaction holds it back, so newer frames may
+lie behind it.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ _WHY_S = 1.0
 
 
 class Tail(NamedTuple):
-    """Where a shard's WAL stands: its last frame (number, group and epoch 0 if there is none), the end it was read to,
-    and where a log without a frame starts."""
+    """Where a shard's WAL stands: its last frame (number, group and epoch are 0 if there is none), the `end` that it
+    was read to, and the `start` of a log without a frame."""
 
     number: int
     group: int
@@ -42,15 +43,15 @@ class Tail(NamedTuple):
 
 
 def tail_at(last: Frame | None, end: int) -> Tail:
-    """The tail of a shard whose last frame that is, if it has one."""
+    """The tail of a shard whose last frame is `last`; None means that it has none."""
     return Tail(0, 0, 0, end) if last is None else Tail(last.number, last.group, last.epoch, end)
 
 
 def require_nothing_between(journal: str, ends: Mapping[int, int], sent: Iterable[tuple[int, int]]) -> None:
-    """Raises StaleReadError unless what was `sent`, shard and offset of each record, went to where its shard was read
-    to: `ends`.
+    """Raises StaleReadError unless the first record that was `sent` to each shard lies at the offset that the shard was
+    read to, which `ends` has. `sent` are shard and offset of each record.
 
-    A leader that takes a write has all that was committed before it. So a read that ended right before that write has
+    A leader that takes a write has all that was committed before it. So a read that ended right before the write has
     missed nothing, whoever answered it.
     """
     left = dict(ends)
@@ -62,7 +63,7 @@ def require_nothing_between(journal: str, ends: Mapping[int, int], sent: Iterabl
 
 
 def wal_lost(journal: str, shard: int, offset: int, lost: str, mend: str) -> CorruptionError:
-    """A partition has lost an end that was acknowledged; `mend` begins with a command."""
+    """The error for a partition that has lost an acknowledged end. `mend` begins with a command."""
     return CorruptionError(
         f"{lost}: the partition has lost what was acknowledged. `{mend}",
         topic=wal_topic(journal),
@@ -72,12 +73,12 @@ def wal_lost(journal: str, shard: int, offset: int, lost: str, mend: str) -> Cor
 
 
 class WalReader:
-    """Committed frames of one journal. Records that are no frames are passed over: the worker reports them."""
+    """Reads committed frames of one journal. Records that are no frames are passed over: the worker reports them."""
 
     def __init__(
         self, kafka: Kafka, journal: str, uuid: bytes, shards: int, clock: Clock, *, wait_ms: int = READ_MS
     ) -> None:
-        """`wait_ms` as of `Kafka.reader`."""
+        """`wait_ms` is that of `Kafka.reader`."""
         self._kafka = kafka
         self._topic = wal_topic(journal)
         self._reader = kafka.reader(self._topic, wait_ms=wait_ms)
@@ -86,11 +87,11 @@ class WalReader:
         self._clock = clock
 
     def bounds(self, shard: int, timeout_s: float) -> tuple[int, int]:
-        """First offset and committed end."""
+        """The first offset and the committed end."""
         return self._reader.start_and_end(shard, timeout_s)
 
     def high_watermarks(self, shards: Iterable[int], timeout_s: float) -> dict[int, int]:
-        """Ends before which everything lies that is committed by now, whoever has a transaction open."""
+        """The ends before which all lies that is committed by now, whoever has a transaction open."""
         unfiltered = self._kafka.reader(self._topic, committed=False, wait_ms=LOOK_MS)
         try:
             return unfiltered.ends(tuple(shards), timeout_s)
@@ -100,10 +101,10 @@ class WalReader:
     def frames(
         self, shard: int, start: int, end: int, timeout_s: float, *, strict: bool = False
     ) -> Iterator[tuple[LogRecord, Frame]]:
-        """Frames of one shard from offset `start` to before `end`.
+        """The frames of one shard from offset `start` to before `end`.
 
-        Raises DeadlineError if that takes longer, HangingTransactionError if a transaction that is still open is why.
-        With `strict`, FrameError for the first record that is no frame.
+        Raises DeadlineError after `timeout_s`, or HangingTransactionError if an open transaction is the reason. With
+        `strict` it raises FrameError for the first record that is no frame.
         """
         until = self._clock() + timeout_s
         self._reader.seek({shard: start})
@@ -119,10 +120,10 @@ class WalReader:
                     yield record, frame
 
     def tails(self, timeout_s: float) -> list[Tail]:
-        """The last committed frame of every shard as of now. Raises as `frames` does.
+        """The last committed frame of every shard. Raises what `frames` raises.
 
-        All shards are read at once; one whose last offsets hold no frame (markers and aborted groups alone) is then
-        looked at on its own."""
+        All shards are read at once. A shard whose last offsets hold no frame, but only transaction markers and aborted
+        groups, is then read on its own."""
         until = self._clock() + timeout_s
         starts = self._reader.bounds(range(self._shards), timeout_s)
         ends = self.high_watermarks(range(self._shards), timeout_s)
@@ -157,7 +158,7 @@ class WalReader:
         return Tail(0, 0, 0, end, self.bounds(shard, timeout_s)[0]) if last is None else tail_at(last[1], end)
 
     def last_frame(self, shard: int, end: int, timeout_s: float) -> tuple[LogRecord, Frame] | None:
-        """The last committed frame of the newest epoch before `end`, read backwards in growing steps."""
+        """The last committed frame of the newest epoch before `end`, looked for backwards in growing steps."""
         until = self._clock() + timeout_s
         start, _ = self.bounds(shard, timeout_s)
         back = _TAIL_OFFSETS
@@ -172,7 +173,7 @@ class WalReader:
             back *= 16
 
     def _late(self, ends: Mapping[int, int]) -> OperatingError:
-        """Why a read to these ends was not done in time."""
+        """The error of a read to these ends that was not done in time, with the reason."""
         for shard, stable in self._reader.ends(tuple(ends), _WHY_S).items():
             if stable < ends[shard]:
                 return HangingTransactionError(
@@ -184,7 +185,7 @@ class WalReader:
         return DeadlineError(f"the WAL could not be read in time: {left}")
 
     def _decode(self, record: LogRecord, *, strict: bool = False) -> Frame | None:
-        """The record's frame; for one that is none, None or (`strict`) FrameError with its place."""
+        """The record's frame. For a record that is none, None; with `strict` a FrameError that names its place."""
         try:
             return decode_frame(record.value, self._uuid, record.partition, self._shards)
         except FrameError as error:
@@ -198,7 +199,7 @@ class WalReader:
 
 
 def read_tails(kafka: Kafka, journal: str, uuid: bytes, shards: int, clock: Clock, timeout_s: float) -> list[Tail]:
-    """The last committed frame of every shard as of now. Raises OperatingError."""
+    """The last committed frame of every shard. Raises OperatingError."""
     reader = WalReader(kafka, journal, uuid, shards, clock, wait_ms=LOOK_MS)
     try:
         return reader.tails(timeout_s)
