@@ -6,13 +6,12 @@
             if the markers lie where the shards were read to: then those reads have missed nothing
     gate    wait until every shard's mark stands at exactly this epoch and nonce
     load    tell the loader the state of one snapshot taken then, or what a warm one lacks
-    READY   commit one more group with the same producer; only one that is confirmed, in time, proves anything. After
-            any other: check, init, check, and another one; whoever is fenced then has told nobody and discards all
+    READY   commit one more group with the same producer. Only a READY that is confirmed in time proves anything; after
+            any other come check, init, check, and another READY. A node that is fenced then has told nobody that it is
+            active, and discards all
 
-Beside load and READY it is asked whether the table is still the topic that the copy is one of. Asked any sooner it
-would say nothing of what the gate read.
-
-It lives beside the writer rather than among the loaders: steps, order and producer are the writer's.
+During load and READY Kafka is asked whether the table is still the topic that the local copy was made from. An earlier
+answer would say nothing of what the gate read.
 """
 
 from __future__ import annotations
@@ -56,12 +55,12 @@ from journal.wal.writer import READY_SHARD, Writer
 log = logging.getLogger(__name__)
 
 FENCE_STEP = "fence"
-"""The first step's name: told before anything is done, so that whoever is told may still prevent it."""
+"""The first step's name. Its progress is told before anything is done, so that the listener may still prevent it."""
 
 
 @dataclass(slots=True)
 class ActivationReport:
-    """What an activation did, times in seconds."""
+    """What an activation did. Times are seconds."""
 
     epoch: int = 0
     fence_s: float = 0.0
@@ -70,13 +69,16 @@ class ActivationReport:
     load_s: float = 0.0
     ready_s: float = 0.0
     warm: bool = False
-    """Whether the state had been followed, so that only what it lacked was loaded."""
+    """Whether a warm state was there, so that only what it lacked was loaded."""
     counts: LoadCounts | None = None
     in_doubt: list[int] = field(default_factory=list)
 
 
 class Activation:
-    """One attempt of one node. Blocking; used by one thread, which owns `replica` and `store` meanwhile."""
+    """One attempt of one node to activate. It blocks. One thread uses it, and owns `replica` and `store` meanwhile.
+
+    It has more than a dozen attributes because it is told everything that its five steps need, and keeps it.
+    """
 
     def __init__(
         self,
@@ -97,9 +99,9 @@ class Activation:
         at_gate: AtGate = wait_on,
     ) -> None:
         """`claim_as` makes the claim for an epoch, with a nonce of its own. `require_same_table` raises an
-        OperatingError unless `replica` is known to be a copy of the table that is there now. `beside` runs what need
-        not be waited for before the next thing is asked. What `require_open` raises ends the activation, and so
-        does what `at_gate` raises, which is told of the shards that the gate waits for."""
+        OperatingError unless `replica` is known to be a copy of the table that is there now. `beside` runs requests
+        that need not wait for each other. `at_gate` is told of the shards that the gate waits for. What it raises ends
+        the activation, and so does what `require_open` raises."""
         self._kafka = kafka
         self._config = config
         self._limits = limits
@@ -127,9 +129,9 @@ class Activation:
         self.report = ActivationReport()
 
     def run(self, state: Loader | Following) -> Activated:
-        """All steps. Raises FencedError if another node activates, and whatever a loader raises.
+        """Take all steps. Raises FencedError if another node activates, and whatever a loader raises.
 
-        `state` is a loader to be filled, or one that follows `replica`.
+        `state` is a loader to be filled, or the warm state that follows `replica`.
         """
         clock, report = self._timing.clock, self.report
         self._progress(FENCE_STEP, 0, 0)
@@ -151,7 +153,7 @@ class Activation:
                 self._require_told(asked)  # rows of two tables need not fit together
                 raise
             except BaseException:
-                wait([asked], self._timing.request_s)  # it does not run on into the next try
+                wait([asked], self._timing.request_s)  # the request must not run on into the next try
                 raise
             self._require_told(asked)
         except BaseException:
@@ -164,7 +166,7 @@ class Activation:
         return Activated(writer, acceptance, issued)
 
     def _progress(self, step: str, done: int, total: int) -> None:
-        """Whoever closes the journal meanwhile waits for this: no step is begun, and none goes on."""
+        """Tell the progress of a step. Raises what ends the activation, such as a journal that is being closed."""
         self._require_open()
         self._told(step, done, total)
 
@@ -189,8 +191,9 @@ class Activation:
         self._progress("gate", self._config.shards, self._config.shards)
 
     def _is_open(self, gate: Gate, claim: Claim) -> bool:
-        """Raises FencedError if another activation has overtaken this one, ControlLostError if its marks are all that
-        is left of it: its counter is lost, and whoever activates again would meet it again."""
+        """Whether all shards have passed. Raises FencedError if another activation has overtaken this one, and
+        ControlLostError if only the marks of that activation are left: its counter is lost, and every later activation
+        would meet its marks again."""
         if not self._replica.readable:
             return False
         try:
@@ -226,7 +229,7 @@ class Activation:
     # ---- load ------------------------------------------------------------------------------------------------------
 
     def _load(self, state: Loader | Following) -> Acceptance:
-        """Tell the loader, and acceptance, the state of the marks."""
+        """Tell the loader the state of the marks; returns what may be appended to it."""
         report, marks, told = self.report, self._replica.marks(), partial(self._progress, "load")
         with self._replica.counting():
             if isinstance(state, Following):
@@ -238,18 +241,20 @@ class Activation:
         return acceptance
 
     def _require_told(self, asked: Future[None]) -> None:
-        """Raises what `require_same_table` did, or DeadlineError without an answer in time."""
+        """Raises what `require_same_table` raised, or DeadlineError if there was no answer in time."""
         timeout_s = self._timing.request_s
         if not wait([asked], timeout_s).done:
-            raise DeadlineError(f"whether the table is still the one of the local copy was not told in {timeout_s:g} s")
+            raise
+            DeadlineError(f"Kafka did not say in {timeout_s:g} s whether the local copy is still one of the table")
         asked.result()
 
     # ---- READY -----------------------------------------------------------------------------------------------------
 
     def _write_ready(self, writer: Writer) -> None:
-        """In one shard, whichever: what it proves is proved by the coordinator, when it ends the transaction.
+        """Commit READY, in one shard: the proof is the coordinator's, when it ends the transaction.
 
-        The predecessor may have fenced it unknowingly: refused, it found the epoch its own still and initialised.
+        The predecessor may have fenced this producer unknowingly: it was refused, found that the epoch was still its
+        own, and initialised. So a READY that fails is followed by check, init, check and another one.
         """
         until = self._timing.clock() + self._timing.recovery_s
         self._require_open()

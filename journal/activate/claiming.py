@@ -1,11 +1,12 @@
-"""The claim of an activation: which epoch it takes, and what proves that nobody has it and nothing before it is lost.
+"""The claim of an activation: which epoch it takes, and what proves that nobody has it and that nothing before it is
+lost.
 
-The epoch is the counter's next. The counter, each shard's last frame and its newest mark are read after the init, and
-each of them is used: the counter is below neither the WAL's epochs nor the marks', or it is read again behind an
-acknowledged write and, if it is still below, lost. Counter and markers go out in one transaction. It is committed only
-if every marker lies right where its shard was read to: then no leader that was deposed has hidden a newer marker, or a
-frame that this one is to follow. If it does not lie beyond the mark, or the newest epoch's marker is not there, the WAL
-has lost its end.
+The epoch is the counter's next. The counter, each shard's last frame and its newest mark are read after the init. If
+the counter is below an epoch in the WAL or in a mark, it is read again behind an acknowledged write; if it is still
+below, it is lost. Counter and markers go out in one transaction. The transaction is committed only if every marker lies
+right where its shard was read to: no deposed leader has then hidden a newer marker, or a frame that this one is to
+follow. If a marker does not lie beyond its shard's mark, or the newest epoch's marker is not there, the WAL has lost
+its end.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _KEEPS = (
 
 
 class _Found(NamedTuple):
-    """What a claim follows: the newest one, and each shard's last frame and newest mark."""
+    """What a claim follows: the newest counter, and each shard's last frame and newest mark."""
 
     counter: Epoch
     tails: Sequence[Tail]
@@ -51,13 +52,14 @@ class _Found(NamedTuple):
 
 
 def _behind(mark: Mark, tail: Tail) -> Tail:
-    """The tail of a shard that was trimmed to its mark is the mark's. A log that starts before that has lost frames."""
+    """The tail of a shard. If the shard was trimmed to its mark, its tail is the mark's; a log without frames that
+    starts before the mark has lost frames."""
     is_trimmed = not tail.number and tail.start > mark.offset
     return Tail(mark.number, mark.group, mark.epoch, tail.end) if is_trimmed else tail
 
 
 class Claiming:
-    """The claims of one activation. Used by one thread."""
+    """Makes the claims of one activation. One thread uses it."""
 
     def __init__(
         self,
@@ -72,7 +74,7 @@ class Claiming:
         beside: InBackground,
         require_open: RequireOpen,
     ) -> None:
-        """As `journal.activate.activation.Activation` has them."""
+        """The arguments are those of `journal.activate.activation.Activation`."""
         self._kafka = kafka
         self._config = config
         self._limits = limits
@@ -84,10 +86,11 @@ class Claiming:
         self._require_open = require_open
 
     def claim(self, producer: TransactionalProducer) -> Writer:
-        """Counter and markers in one transaction; of unknown outcome: check, init, check. The writer of that epoch.
+        """Write counter and markers in one transaction; returns the writer of that epoch. After an unknown outcome come
+        check, init, check.
 
-        `producer` has just been initialised, and is closed, or the writer's. Raises FencedError for another activation,
-        StateError for a journal made anew, CorruptionError for what is proven to be lost, OperatingError.
+        `producer` has just been initialised. It becomes the writer's, or is closed. Raises FencedError for another
+        activation, StateError for a journal made anew, CorruptionError for what is proven to be lost, OperatingError.
         """
         until = self._timing.clock() + self._timing.recovery_s
         while True:
@@ -116,7 +119,7 @@ class Claiming:
             return writer
 
     def _read(self, producer: TransactionalProducer) -> _Found:
-        """What the next epoch depends on, all of it asked for after the init of `producer`, and together."""
+        """Read what the next epoch depends on: all of it after the init of `producer`, and at the same time."""
         config, clock, request_s = self._config, self._timing.clock, self._timing.request_s
         tails_now = partial(read_tails, self._kafka, config.journal, config.uuid, config.shards, clock, request_s)
         try:
@@ -127,7 +130,7 @@ class Claiming:
                 self._require_same_journal(rows)
                 tails, marks = tailing.result(), marking.result()
             except BaseException:
-                wait(asked, self._timing.request_s)  # none runs on into the next try
+                wait(asked, self._timing.request_s)  # no request may run on into the next try
                 raise
             counter = self._newest(rows, tails, marks)
             tails = [_behind(mark, tail) for mark, tail in zip(marks, tails, strict=True)]
@@ -146,13 +149,13 @@ class Claiming:
         return [found[shard].mark for shard in range(self._config.shards)]
 
     def _require_same_journal(self, rows: ControlRows) -> None:
-        """A standby's connections and its look at the topics may be older than the topics; in those made anew every
-        frame is a stranger's, and the search for this journal's last one goes back to the start."""
+        """Raises StateError for a journal that was made anew. A standby looked at its topics some time ago; in topics
+        that were made anew since every frame is a stranger's."""
         if rows.identity is not None and rows.identity.journal != self._config.uuid:
             raise StateError(f"journal {self._config.journal} was made anew: close this one, and start another")
 
     def _newest(self, rows: ControlRows, tails: Sequence[Tail], marks: Sequence[Mark]) -> Epoch:
-        """The newest claim there is. Raises ControlLostError where the control rows are proven to lack it."""
+        """The newest claim. Raises ControlLostError if the control rows are proven to lack it."""
         epochs = {f"the WAL of shard {shard}": tail.epoch for shard, tail in enumerate(tails)}
         epochs |= {f"the table of shard {mark.shard}": mark.epoch for mark in marks}
         where, highest = max(epochs.items(), key=lambda item: item[1])
@@ -208,7 +211,7 @@ class Claiming:
     def _resolve(
         self, producer: TransactionalProducer, claim: Claim, until: float, reason: str
     ) -> tuple[TransactionalProducer, Standing]:
-        """Whether the claim is there, with a new producer. Raises FencedError if another activation's is."""
+        """A new producer, and whether the claim is there. Raises FencedError if another activation's claim is."""
         log.warning("epoch %d: markers of unknown outcome; check, init, check: %s", claim.epoch, reason)
         producer.close()
         try:
@@ -219,7 +222,7 @@ class Claiming:
             ) from error
 
     def _again(self, producer: TransactionalProducer, until: float, stale: StaleReadError) -> TransactionalProducer:
-        """Nothing was claimed, as a leader that was deposed has answered: what it did not show is looked for again."""
+        """A new producer for another try. Nothing was claimed, because a deposed leader has answered a read."""
         producer.close()
         if self._timing.clock() >= until:
             raise stale
@@ -228,7 +231,7 @@ class Claiming:
         return self._fence.initialise(until, self._require_open)
 
     def _regain(self, writer: Writer, until: float) -> None:
-        """The claim is there, and its producer not to be trusted."""
+        """Have the writer check, init, check: the claim is there, and its producer is not to be trusted."""
         try:
             writer.regain(until, self._require_open)
         except BaseException:

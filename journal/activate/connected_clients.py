@@ -1,8 +1,8 @@
-"""Clients that were made and connected before they are asked for: a node's, for its next activation and its leaving.
+"""Clients that are made and connected before they are needed: for a node's next activation, and for its leaving.
 
 Only connections are older than the call that takes a client, never answers. A producer that waits here was never
-initialised: that would fence whoever is active. A reader that waits here has read nothing, and whatever it is asked it
-asks the brokers. Each is given out once, to one taker.
+initialised, because that would fence the active node. A reader that waits here has read nothing, and asks the brokers
+whatever it is asked. Each client is given out once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from journal.topics.names import control_topic, wal_topic, writer_id
 log = logging.getLogger(__name__)
 
 _REST_S = 1.0
-"""Whoever takes a client has better use for the processor just then than another client's connecting."""
+"""How long no client is made after one was taken: the taker needs the processor just then."""
 
 
 class _Client(Protocol):
@@ -31,10 +31,10 @@ _T = TypeVar("_T", bound=_Client)
 
 
 class _Kept(Generic[_T]):
-    """One client that waits, or none. Thread-safe."""
+    """A place for one client that waits. Thread-safe."""
 
     def __init__(self, make: Callable[[], _T], connect: Callable[[_T, float], bool]) -> None:
-        """`connect` says whether a broker answered, and may run while somebody takes the client."""
+        """`connect` returns whether a broker answered. It may run while somebody takes the client."""
         self._make = make
         self._connect = connect
         self._lock = threading.Lock()
@@ -51,8 +51,8 @@ class _Kept(Generic[_T]):
             return client
 
     def keep(self, timeout_s: float) -> None:
-        """Make and connect it, or use its connection, so that it is not closed for being idle. One that no broker
-        answers is thrown away: it might wait before it connects again."""
+        """Make and connect a client, or use the connection of the one that waits, so that it is not closed for being
+        idle. A client that no broker answers is closed: it might wait before it connects again."""
         client = self._client
         made = client is None
         if client is None:
@@ -68,7 +68,7 @@ class _Kept(Generic[_T]):
                 return
             if not made:
                 if answered or self._client is not client:
-                    return  # it waits on, or is somebody else's by now
+                    return  # it still waits here, or somebody has taken it
                 self._client = None
         client.close()
 
@@ -81,7 +81,7 @@ class _Kept(Generic[_T]):
 
 
 class AheadClients:
-    """`ports.Kafka` over another one. Thread-safe, but that one thread at a time calls `keep`."""
+    """A `Kafka` that gives out connected clients of another one. Thread-safe, but one thread at a time calls `keep`."""
 
     def __init__(self, kafka: Kafka, journal: str, shards: Callable[[], Sequence[int]], clock: Clock) -> None:
         self._kafka = kafka
@@ -112,17 +112,17 @@ class AheadClients:
 
     @property
     def lacks_some(self) -> bool:
-        """Whether there is something for `keep` to make, now that whoever took a client has had its rest."""
+        """Whether `keep` would make a client: one is missing, and `_REST_S` has passed since one was taken."""
         return self._clock() >= self._rests_until and not all(kept.waits for kept in self._all)
 
     def keep(self, timeout_s: float) -> None:
-        """Have every client made and connected, each within `timeout_s`; just after one was taken, none."""
+        """Make and connect every client, each within `timeout_s`. Just after one was taken nothing is done."""
         for kept in self._all:
             if self._clock() >= self._rests_until:
                 kept.keep(timeout_s)
 
     def close(self) -> None:
-        """Let those go that nobody took, and keep none from now on."""
+        """Close the clients that nobody took, and keep none from now on."""
         for kept in self._all:
             kept.close()
 

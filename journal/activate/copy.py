@@ -1,8 +1,8 @@
-"""TableCopy: a process' local copy of the tables, and who uses it: a follower in a thread of its own, or a journal.
+"""TableCopy: a process' local copy of the tables, which a follower in its own thread or a journal uses.
 
-It outlives the journals that use it: a node has one for its life, and a new `Journal` for each activation, so that
-whoever still holds the one of an earlier epoch can append nothing through it. Exactly one thread owns replica and store
-at any time: the follower's, or that of an activation, for which the follower is stopped.
+It outlives the journals that use it: a node has one copy for its life, and a new `Journal` for each activation, so that
+nobody can append through the journal of an earlier epoch. Exactly one thread owns replica and store at any time: the
+follower's, or that of an activation, for which the follower is stopped.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from journal.topics.control_rows import ControlRows
 from journal.v1.journal_pb2 import Identity, Mark
 
 FIT_LAG_MS = 10_000
-"""A copy further behind takes an activation as long to catch up, more or less."""
+"""How far a copy may be behind and still count as fit. An activation takes about as long to catch up."""
 
 
 class TableCopy:
-    """The copy in `<directory>/<journal>/<copy_name>`. Thread-safe.
+    """The copy in `<directory>/<journal>/<copy_name>`. Thread-safe: its attributes change together, under one lock.
 
     copy = TableCopy(settings)
     copy.open()
@@ -51,10 +51,10 @@ class TableCopy:
         kafka: Kafka | None = None,
         fit_lag_ms: int = FIT_LAG_MS,
     ) -> None:
-        """`copy_name` names this process' copy; processes on one machine need different ones. Whoever holds a directory
-        gives its `slot` instead, and releases that when the copy is closed.
+        """`copy_name` names this process' copy; processes on one machine need different names. A caller that holds a
+        directory already gives its `slot` instead, and releases that when the copy is closed.
 
-        A copy that is behind for more than `fit_lag_ms` is not fit.
+        A copy that is behind by more than `fit_lag_ms` is not fit.
         """
         self._settings = settings
         self._place = slot or settings.journal_directory / copy_name
@@ -95,12 +95,12 @@ class TableCopy:
 
     @property
     def topics_checked(self) -> bool:
-        """Whether the journal's topics were found not long ago to be as they must be."""
+        """Whether the journal's topics were as they must be at a look not long ago."""
         return self._readiness.checked
 
     @property
     def kafka(self) -> Kafka:
-        """What journals that use the copy take their clients from: while it is followed, connected ones."""
+        """The Kafka of journals that use the copy. It gives connected clients while the copy is followed."""
         return self._readiness.clients
 
     def follow(self, loader_factory: Callable[[], Loader]) -> None:
@@ -125,7 +125,7 @@ class TableCopy:
             following.end()
 
     def fitness(self) -> Fitness:
-        """Whether a take-over would be warm now, as far as the follower knows. Never waits."""
+        """Whether a take-over would be warm now, as far as the follower knows. It never waits."""
         follower = self._follower
         if self._lent:
             return Fitness(False, "a journal uses the copy", 0, 0)
@@ -144,8 +144,8 @@ class TableCopy:
     # ---- single rows -----------------------------------------------------------------------------------------------
 
     def get(self, key: bytes) -> bytes | None:
-        """A row, None if there is none (yet). Raises LocalStorageError while the copy is closed or reopened, and for
-        one that is damaged: whoever follows the copy then builds it anew."""
+        """A row, or None if the copy does not have it (yet). Raises LocalStorageError while the copy is closed or
+        reopened, and for a damaged copy, which is then built anew."""
         tables = self._tables
         if tables is None:
             raise LocalStorageError("the local copy is not open")
@@ -158,7 +158,7 @@ class TableCopy:
             raise
 
     def mark(self, shard: int) -> Mark:
-        """The mark that a shard stands at, an empty one (offset -1) before the first. Raises StateError."""
+        """The mark that a shard stands at: an empty one (offset -1) before the first. Raises StateError."""
         if self._tables is None:
             raise StateError("the local copy is not open")
         return self._tables.mark(shard)
@@ -166,11 +166,11 @@ class TableCopy:
     # ---- a journal's -----------------------------------------------------------------------------------------------
 
     def lend(self) -> tuple[LocalTables, Following | None]:
-        """For an activation: from now on the caller's thread owns what it gets. Waits for the follower's last poll; one
-        that scans the copy for a new loader does that to its end.
+        """Give the copy to an activation: the caller's thread owns it from now on. Waits for the follower's last poll,
+        or for the end of its scan for a new loader.
 
-        Raises StateError while another journal has the copy, OperatingError if it cannot be known whether a copy that
-        was not looked at for long is still one of the table, and what reopening it after an error raises.
+        Raises StateError while another journal has the copy. Raises OperatingError if the copy was not compared for
+        long and Kafka does not say whether it is still one of the table, and what reopening it after an error raises.
         """
         with self._lock:
             tables = self._require_tables()
@@ -188,7 +188,7 @@ class TableCopy:
             return tables, self._following
 
     def keep_lent(self, watch: Watch) -> None:
-        """After an activation: a thread follows the tables again, for `watch`; the state is the journal's."""
+        """Have a thread follow the tables again after an activation, for `watch`. The state belongs to the journal."""
         with self._lock:
             tables = self._require_tables()
             tables.listen(None)
@@ -197,7 +197,8 @@ class TableCopy:
             self._start(Follower(tables, watch=watch, fit_lag_ms=self._fit_lag_ms))
 
     def give_back(self, error: BaseException | None = None) -> None:
-        """The journal is closed, or its activation ended in `error`: the copy is followed as before `lend`."""
+        """Take the copy back, when the journal is closed or its activation ended in `error`: follow it as before
+        `lend`."""
         with self._lock:
             if not self._lent:
                 return

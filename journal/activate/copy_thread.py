@@ -1,8 +1,9 @@
 """Follower: the thread that keeps an open copy of the tables up to date while no activation uses it.
 
-A standby's also keeps the state warm (`Following`), and knows whether it could take over. Whatever goes wrong costs no
-more than time: it reads again from where the copy stands, and builds anew what is damaged, deleted, or of a table that
-was made anew: that is looked at now and then, and before anything else by a process that was stopped for a while.
+On a standby it also keeps the state warm (`Following`), and knows whether the node could take over. An error costs no
+more than time: the follower reads again from where the copy stands, and builds a copy anew that is damaged, deleted, or
+of a table that was made anew. It compares copy and table now and then, and at once after its process was stopped for a
+while.
 """
 
 from __future__ import annotations
@@ -23,45 +24,49 @@ from journal.v1.journal_pb2 import Mark
 log = logging.getLogger(__name__)
 
 STANDBY_POLL_S = 0.01
-"""An activation waits for the follower's last poll."""
+"""How long a poll of a standby waits. It is short, because an activation waits for the follower's last poll."""
 ACTIVE_POLL_S = 0.5
 _LOOK_EVERY_S = 1.0
 _LOOK_S = 1.0
 _COMPARE_EVERY_S = 5.0
-"""Whoever was away for so long may have slept through the end of the table that it had a copy of."""
+"""How often the copy is compared with the table. A process that stood still for so long may have missed that the table
+was made anew."""
 _AGAIN_S = 0.5
 _LATER_S = 5.0
 _LATER_MAX_S = 300.0
-"""Before a loader that raised, or a table that holds what it must not hold, is tried again: that may scan the whole
-copy, so the pause is twice as long each time until there is a state."""
+"""The first and the longest pause before a loader that raised, or a table with bad rows, is tried again. A try may scan
+the whole copy, so the pause doubles each time until there is a state."""
 
 
 class Watch(Protocol):
-    """What an active journal is told of its copy, by the follower's thread."""
+    """The listener of an active journal's copy. The follower's thread calls it."""
 
     def seen(self, marks: Mapping[int, Mark]) -> None:
-        """The marks that the copy stands at, now and then."""
+        """Called now and then with the marks that the copy stands at."""
 
     def failed(self, error: Exception) -> None:
-        """An error that nobody foresaw."""
+        """Called with an error that is none of the journal's own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fitness:
-    """Whether a take-over with a copy would be warm; with a plain loader, whether the copy is ready to be loaded."""
+    """Whether a take-over with a copy would be warm. With a plain loader: whether the copy is ready to be loaded."""
 
     fit: bool
     why_not: str
     lag_offsets: int
-    """Offsets of the table that the copy lacked when last looked."""
+    """How many offsets of the table the copy lacked at the last look."""
     lag_ms: int
     """How long ago the copy had all that was in the table."""
     built: bool = False
-    """Whether the copy can be read. An activation waits at its gate until it can."""
+    """Whether the copy can be read. An activation waits at its gate until it can be."""
 
 
 class Follower:
-    """One thread's life: it owns `tables` from `start` until `stop` has returned."""
+    """The thread. It owns `tables` from `start` until `stop` has returned.
+
+    Its many attributes are what one turn leaves for the next: the last error, the last looks, and what was found.
+    """
 
     def __init__(
         self,
@@ -72,8 +77,8 @@ class Follower:
         fit_lag_ms: int,
         later_s: float = _LATER_S,
     ) -> None:
-        """`following` is a standby's, `watch` an active journal's; `later_s` the first pause before a table that holds
-        what it must not hold is tried again."""
+        """A standby gives `following`, an active journal `watch`. `later_s` is the first pause before a table with bad
+        rows is tried again."""
         self._tables = tables
         self._following = following
         self._watch = watch
@@ -90,7 +95,7 @@ class Follower:
         self._known = False
         """Whether the last look was answered."""
         self._turned_at = self._asked_at = LONG_AGO
-        """When the last turn began, and when it was last asked whether the table is the same."""
+        """When the last turn began, and when the copy was last compared with the table."""
         self._whole_at = time.monotonic()
         self._found = Fitness(False, "the copy is not followed yet", 0, 0)
         self._found_at = self._whole_at
@@ -99,15 +104,15 @@ class Follower:
         self._thread.start()
 
     def stop(self) -> None:
-        """Waits for what it is doing: at most a scan of the copy, unless `Following.end` cuts that short, or a request
-        to Kafka."""
+        """Stop, and wait for what the thread is doing: a request to Kafka, or a scan of the copy, which `Following.end`
+        cuts short."""
         self._stop.set()
         self._thread.join()
 
     @property
     def fitness(self) -> Fitness:
-        """As last looked. One that has not come to look again for too long is as far behind, whatever it found then: it
-        waits for a loader or a disk, say. For any thread."""
+        """What the last look found. A follower that has not looked for too long counts as that far behind: it waits for
+        a loader or a disk, for example. Any thread may ask."""
         found, age_ms = self._found, int((time.monotonic() - self._found_at) * 1000)
         if not found.fit or age_ms <= self._fit_lag_ms:
             return found
@@ -115,7 +120,7 @@ class Follower:
 
     @property
     def was_away(self) -> bool:
-        """Once it is stopped: whether it has not turned for a while, as the process or the machine was suspended."""
+        """Whether the stopped follower had not turned for a while, because the process or the machine was suspended."""
         return self._turned_at.age_s >= _COMPARE_EVERY_S
 
     # ---- its thread ------------------------------------------------------------------------------------------------
@@ -125,7 +130,7 @@ class Follower:
             try:
                 self._turn()
             except (OperatingError, CorruptionError) as error:
-                # once: a disk that is full stays so for a while
+                # only the first is an error in the log: a disk that is full stays so for a while
                 level = logging.ERROR if self._met is None else logging.DEBUG
                 log.log(level, "the local copy cannot follow: %s", error)
                 self._meet(error, _AGAIN_S if isinstance(error, OperatingError) else self._later())
@@ -166,7 +171,7 @@ class Follower:
         if self._watch is not None:
             self._watch.seen(replica.marks())
         if self._following is not None:
-            # said before a scan of it, which may take long: an activation waits for that without losing a moment
+            # told before a scan of the copy, which may take long: an activation may wait for the scan
             if replica.readable != self._found.built:
                 self._found = replace(self._found, built=replica.readable)
             self._keep_warm(self._following)
@@ -198,7 +203,7 @@ class Follower:
     # ---- fitness ---------------------------------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """Where the table ends is asked for now and then; the copy is whole as of then once it has read so far."""
+        """Ask now and then where the table ends. The copy had everything at that time, once it has read so far."""
         replica, now = self._tables.replica, time.monotonic()
         if now - self._looked_at >= _LOOK_EVERY_S:
             self._looked_at = now

@@ -10,20 +10,20 @@ from journal.v1.journal_pb2 import Mark
 from journal.wal.fencing import Standing, standing_of
 
 AtGate = Callable[[Mapping[int, Mark]], None]
-"""Told while a gate is shut, again and again, the marks of the shards that it waits for. What it raises ends the
-activation; it does not block."""
+"""A callable that is told again and again, while a gate is shut, the marks of the shards that it waits for. What it
+raises ends the activation. It does not block."""
 
 
 def wait_on(waiting: Mapping[int, Mark]) -> None:
-    """Whatever keeps the shards, until the gate's time-out."""
+    """The `AtGate` that waits for the shards until the gate's time-out, whatever keeps them."""
 
 
 class Gate:
-    """Opens when the marks of all shards say exactly epoch and nonce of `claim`: then the tables hold all that precedes
-    its markers.
+    """Opens when the marks of all shards have exactly the epoch and nonce of `claim`: the tables then hold all that
+    precedes the claim's markers.
 
-    A larger epoch in any shard, or the same one with another nonce, is another activation's, never "at least ours":
-    FencedError.
+    A larger epoch in any shard, or the same one with another nonce, belongs to another activation, and raises
+    FencedError. It never counts as "at least ours".
     """
 
     def __init__(self, claim: Claim, shards: int) -> None:
@@ -32,7 +32,7 @@ class Gate:
         self._passed: frozenset[int] = frozenset()
 
     def offer(self, marks: Mapping[int, Mark]) -> bool:
-        """Look at the newest marks; True once all shards stand at the epoch. Raises FencedError."""
+        """Look at the newest marks. True once all shards stand at the epoch. Raises FencedError."""
         standings = {shard: standing_of(self._claim, mark) for shard, mark in marks.items()}
         for shard, standing in standings.items():
             if standing is Standing.NEWER:
@@ -46,5 +46,5 @@ class Gate:
         return len(self._passed) == self._shards
 
     def waiting(self) -> list[int]:
-        """Shards that have not passed."""
+        """The shards that have not passed."""
         return sorted(set(range(self._shards)) - self._passed)

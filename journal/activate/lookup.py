@@ -15,14 +15,14 @@ from journal.wire.ids import shard_of
 from journal.wire.keys import record_key
 
 _PAUSE_S = 0.02
-"""Between two looks at how far the copy is."""
+"""The pause between two looks at how far the copy is."""
 
 
 class Lookup:
-    """Reads records of one journal. Thread-safe."""
+    """Reads single records of one journal. Thread-safe."""
 
     def __init__(self, kafka: Kafka, journal: str, identity: Identity, copy: TableCopy, clock: Clock) -> None:
-        """`copy` may outlive the lookup."""
+        """`copy` is not closed with the lookup."""
         self._kafka = kafka
         self._journal = journal
         self._identity = identity
@@ -42,13 +42,14 @@ class Lookup:
         return None if row is None else Record.FromString(row).data
 
     def applied(self, shard: int) -> int:
-        """The WAL offset of the mark that the local copy stands at, -1 before the first. Raises ClosedError."""
+        """The WAL offset of the mark that the local copy stands at; -1 before the first. Raises ClosedError."""
         self._check_open()
         return self._copy.mark(shard).offset
 
     def read_at(self, record_id: int, offsets: tuple[int, int], timeout_s: float) -> bytes | None:
-        """The data that the frames between two WAL offsets (first and last) of the record's shard add it with; or, once
-        these were trimmed, what the copy has of the record when it has come so far. Raises DeadlineError."""
+        """The data of a record that the frames between two WAL offsets (first and last) of its shard add. If those
+        frames were trimmed, it waits until the copy has come so far, and gives what the copy has. Raises
+        DeadlineError."""
         until = self._clock() + timeout_s
         shard = shard_of(record_id, self._identity.shards)
         try:

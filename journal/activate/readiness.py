@@ -1,7 +1,8 @@
-"""Readiness: what a node has done before it activates, so that the activation need not: connections, and the check that
-its journal's topics are as they must be.
+"""Readiness: a standby connects its clients and checks its journal's topics before it activates, so that the activation
+need not.
 
-Advice is never kept here: who is active, what the epoch is and where the WAL ends is asked for when it is needed.
+No answer that decides anything is kept here: who is active, what the epoch is and where the WAL ends is asked for when
+it is needed.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from journal.v1.journal_pb2 import Identity
 log = logging.getLogger(__name__)
 
 _EVERY_S = 2.0
-"""How often connections are used, so that they stay."""
+"""How often connections are used, so that brokers do not close them."""
 _LOOK_S = 0.2
-"""How often it is looked whether a client was taken: the next activation may come soon."""
+"""How often the thread looks whether a client was taken: the next activation may come soon."""
 _CONNECT_S = 2.0
 _CHECK_EVERY_S = 60.0
 _CHECK_COUNTS_S = 180.0
@@ -32,26 +33,27 @@ _END_S = 5.0
 
 
 class Readiness:
-    """Of one copy of the tables; a thread of its own from `start` to `close`."""
+    """Keeps the owner of one copy of the tables ready to activate. It has a thread of its own from `start` to
+    `close`."""
 
     def __init__(self, kafka: Kafka, settings: JournalSettings, identity: Callable[[], Identity]) -> None:
-        """`identity` raises a JournalError while it is not known."""
+        """`identity` gives the journal's identity, or raises a JournalError while it is not known."""
         self._kafka = kafka
         self._settings = settings
         self._identity = identity
         self.clients = AheadClients(kafka, settings.journal, lambda: range(identity().shards), time.monotonic)
-        """What activations take their clients from."""
+        """The clients that activations take."""
         self._checked: tuple[Identity, float] | None = None
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
     def note_check(self) -> None:
-        """The topics of the journal have just been found to be as they must be."""
+        """Note that the journal's topics were just found to be as they must be."""
         self._checked = self._identity(), time.monotonic()
 
     @property
     def checked(self) -> bool:
-        """Whether the topics were as they must be when they were last looked at, and that is not long ago."""
+        """Whether the topics were as they must be at the last look, and that look was not long ago."""
         if self._checked is None:
             return False
         identity, at = self._checked
@@ -62,7 +64,7 @@ class Readiness:
         self._thread.start()
 
     def close(self) -> None:
-        """Let go of what nobody took. A broker that does not answer is not waited for."""
+        """Close the clients that nobody took. A broker that does not answer is not waited for."""
         self._stop.set()
         self.clients.close()
         if self._thread is not None:

@@ -1,4 +1,4 @@
-"""What an active node that ends in order leaves in the control rows, so that nobody waits to find it dead."""
+"""The release of a journal: an active node that ends in order writes it, so that nobody waits to find the node dead."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _LIMIT_S = 5.0
 
 
 def say_left(kafka: Kafka, settings: JournalSettings, identity: Identity, epoch: int, to: str) -> None:
-    """Best effort: a journal that was not released is only found dead later. `to` is the standby that is to follow."""
+    """Write that this node has left, and that the standby `to` is to follow. An error is only logged: without the row
+    the others notice later that the node is gone."""
     row = Released(journal=identity.journal, epoch=epoch, node=settings.node, timestamp=int(wall_ms()), to=to)
     try:
         producer = kafka.plain_producer()

@@ -1,6 +1,6 @@
-"""A journal's life in one process: connect, activate, write and follow in threads of its own, close.
+"""A journal's life in one process: it connects, activates, writes and follows in threads of its own, and closes.
 
-`Core` decides what may be appended, `Activation` and `Writer` what is written; this runs them.
+`Core` decides what may be appended, and `Activation` and `Writer` what is written. This module runs them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,11 @@ _STEP_S = 1.0
 
 
 class JournalRuntime:
-    """What `Journal` and `BlockingJournal` have in common. Calls of its lifecycle block."""
+    """The common part of `Journal` and `BlockingJournal`. Calls of its lifecycle block.
+
+    It has more than a dozen attributes because it holds all that one process has of a journal: settings and listeners,
+    the copy, the core, two threads, and what the activation gave.
+    """
 
     def __init__(
         self,
@@ -88,15 +92,15 @@ class JournalRuntime:
         self._lookup: Lookup | None = None
         self._writer_thread: threading.Thread | None = None
         self._activating = threading.Lock()
-        """Held by `start`, an activation, and `close`: whoever has it owns the copy."""
+        """Held by `start`, by an activation, and by `close`: its holder owns the copy."""
         self._activating_in: threading.Thread | None = None
         self._closing = threading.Event()
         self._closed = False
         self.loader: Loader | None = None
-        """The one that the activation filled."""
+        """The loader that the activation filled."""
         self.report: ActivationReport | None = None
         self._claim: Claim | None = None
-        """The one that was activated."""
+        """The claim of the activation."""
 
     # ---- lifecycle -------------------------------------------------------------------------------------------------
 
@@ -114,8 +118,8 @@ class JournalRuntime:
     def start(self) -> ControlRows:
         """Connect, and check the journal's topics. Raises TopicError, KafkaUnavailableError, LocalStorageError.
 
-        With a copy that is open and whose topics were checked not long ago this asks nothing, and the rows are those
-        that were read when it was opened: an activation reads them again (and finds a journal made anew).
+        With an open copy whose topics were checked not long ago it asks Kafka nothing, and returns the rows that were
+        read when the copy was opened. An activation reads them again, and notices a journal that was made anew.
         """
         if self._core is not None:
             raise self._refusal()
@@ -144,8 +148,8 @@ class JournalRuntime:
     def run_activation(self, loader: Loader | None = None) -> ActivationReport:
         """Become the active node. Raises FencedError, GateTimeoutError, or what a loader raises.
 
-        `loader` is told the state; without one, a copy that is followed has it already, but for the last of it.
-        After a GateTimeoutError or the loader's error it may be called again.
+        `loader` is told the state. Without one, the loader that follows the copy has the state, except for the last of
+        it. After a GateTimeoutError or the loader's error it may be called again.
         """
         core, identity = self._core, self._identity
         if core is None or identity is None:
@@ -192,7 +196,7 @@ class JournalRuntime:
             self._give_back(error)
             epoch = activation.report.epoch
             if epoch and not isinstance(error, FencedError):
-                # whoever is next need not wait until that epoch's node, which writes no more, is found silent
+                # so the next node need not wait until this one, which writes no more, is found silent
                 say_left(self._kafka, self._settings, identity, epoch, to="")
             raise
         self.loader = state.loader if isinstance(state, Following) else state
@@ -244,7 +248,7 @@ class JournalRuntime:
             core.step_down(JournalError(f"the writer failed: {error!r}"))
 
     def seen(self, marks: Mapping[int, Mark]) -> None:
-        """As `Watch`: step down when the local copy shows another activation that is no older."""
+        """Step down when the local copy shows another activation that is no older. (`Watch` has this call.)"""
         claim = self._claim
         newer = [mark.epoch for mark in marks.values() if claim and standing_of(claim, mark) is Standing.NEWER]
         if newer:
@@ -253,21 +257,21 @@ class JournalRuntime:
             self.require_core().step_down(FencedError(what, epoch=epoch))
 
     def failed(self, error: Exception) -> None:
-        """As `Watch`."""
+        """Step down when the follower meets an error of no known kind. (`Watch` has this call.)"""
         self.require_core().step_down(JournalError(f"the local copy failed: {error!r}"))
 
     def end_activation(self) -> None:
-        """Have an activation that is under way end with ClosedError, as `close` does, and do not wait for that. None
-        begins any more; the journal is still to be closed."""
+        """Have an activation that is under way end with ClosedError, as `close` does, without waiting for that. No
+        other begins. The journal is still to be closed."""
         self._closing.set()
 
     def close(self, *, to: str = "") -> None:
-        """Write what was accepted, say in the control rows that this node left, and let everything go. Waits for a
-        `start` that is under way.
+        """Write what was accepted, write a control row that this node left, and release everything. Waits for a `start`
+        that is under way.
 
-        `to` is the standby that is to follow; the row names it, and it acts on that at once. An activation that is
-        under way ends first, with ClosedError, when what it waits for just then is answered or the loader returns;
-        raises StateError if it is the activation that calls this, in a callback.
+        `to` is the standby that is to follow: the row names it, and it acts at once. An activation that is under way
+        ends first, with ClosedError, when its current request is answered or the loader returns. Raises StateError if
+        the activation itself calls this, in a callback.
         """
         require_no_callback("close the journal")
         self._closing.set()
@@ -292,13 +296,13 @@ class JournalRuntime:
             self._copy.close()
 
     def require_core(self) -> Core:
-        """What appends go to. Raises StateError before `start`."""
+        """The core that appends go to. Raises StateError before `start`."""
         if self._core is None:
             raise self._refusal()
         return self._core
 
     def require_lookup(self) -> Lookup:
-        """What reads records back. Raises StateError before `start`."""
+        """The reader of single records. Raises StateError before `start`."""
         if self._lookup is None:
             raise self._refusal()
         return self._lookup

@@ -1,10 +1,10 @@
 """Following: the state of a copy kept warm in a loader, so that an activation need not load it.
 
-A `Replica` tells it the rows of every checkpoint that it wrote. Once the copy can be read it is told to a new loader as
-a whole, and from then on only what changed. `finish` adds the transactions in doubt: its cost is theirs, and that of
-what changed since `keep_up`; no record is scanned.
+A `Replica` tells it the rows of every checkpoint that it wrote. Once the copy can be read, a new loader is told all of
+it, and from then on only what changed. `finish` adds the transactions in doubt. It costs as much as they and the
+changes since `keep_up` do; no record is scanned.
 
-It has no thread: whoever owns the replica and its store drives it, between two polls.
+It has no thread: the owner of the replica and its store calls it between two polls.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ from journal.wire.rows import only_update
 log = logging.getLogger(__name__)
 
 CHUNK = 4096
-"""After so many records a scan looks whether its state is still wanted."""
+"""The number of records after which a scan looks whether its state is still wanted."""
 _RECORD_TAG_BYTE = RECORD_TAG[0]
 
 _Rows = dict[bytes, bytes | None]
 
 
 class _EndedError(Exception):
-    """Nobody needs the state that a scan is for."""
+    """Ends a scan whose state nobody needs any more. It never leaves this file."""
 
 
 class Following:
-    """The warm state of a copy: a `CopyListener`. One owner, the replica's.
+    """The warm state of a copy: a `CopyListener`. The replica's owner uses it.
 
-    A loader that raises, or rows that do not fit together, make it cold, and it stays so: `failure` says why. A plain
-    loader, which cannot be kept warm, is filled by `finish` alone.
+    It becomes cold, and stays so, when a loader raises or rows do not fit together; `failure` says why. A plain loader,
+    which cannot be kept warm, is filled by `finish` alone.
     """
 
     def __init__(self, store: LocalStore, limits: Limits, loader_factory: Callable[[], Loader]) -> None:
@@ -58,21 +58,21 @@ class Following:
         self._limits = limits
         self._loader_factory = loader_factory
         self._live: LiveRecords | None = None
-        """None while cold."""
+        """The live records of the warm state; None while it is cold."""
         self._changes: list[Change] = []
         self.loader: Loader | None = None
-        """The one that is kept warm, or that `finish` filled."""
+        """The loader that is kept warm, or that `finish` filled."""
         self.failure: Exception | None = None
         self.finished = False
-        """Whether `finish` was called: what follows then is another state, and needs a `restart`."""
+        """Whether `finish` was called. A `restart` is needed before another state is followed."""
         self._ended = False
 
     def end(self) -> None:
-        """Keep no state warm any more; a scan for one that is under way ends at its next chunk. For any thread."""
+        """Keep no state warm any more. A scan that is under way ends at its next chunk. Any thread may call this."""
         self._ended = True
 
     def restart(self) -> None:
-        """Begin anew: with a new loader, as if nothing had been told."""
+        """Begin anew with a new loader, as if nothing had been told."""
         self._live = self.loader = self.failure = None
         self._changes.clear()
         self.finished = False
@@ -84,7 +84,7 @@ class Following:
 
     @property
     def follows(self) -> bool:
-        """Whether the loader is one that can be kept warm; True as long as there is none."""
+        """Whether the loader can be kept warm. True as long as there is none."""
         return self.loader is None or isinstance(self.loader, FollowingLoader)
 
     # ---- what the replica tells ------------------------------------------------------------------------------------
@@ -113,7 +113,8 @@ class Following:
             self._guarded(self._tell_changes)
 
     def _guarded(self, step: Callable[[], None]) -> None:
-        """The loader is its owner's code: whatever it raises must not cost the copy, which this thread follows."""
+        """Take a step, and become cold if it raises. The loader is its owner's code, and must not stop the thread that
+        follows the copy."""
         try:
             step()
         except _EndedError:
@@ -141,7 +142,7 @@ class Following:
             raise _EndedError
 
     def _tell_changes(self) -> None:
-        """What the checkpoints since the last call come to, once for each record."""
+        """Tell the loader the changes of the checkpoints since the last call, once for each record."""
         live, loader = self._live, self.loader
         if live is None or not isinstance(loader, FollowingLoader):
             return
@@ -162,10 +163,10 @@ class Following:
     def _whole(
         self, record_id: int, rows: _Rows
     ) -> tuple[int, int, bytes, Sequence[LoadedUpdate], tuple[int, int, int]] | None:
-        """A record as it is now, None if it is gone. `rows` are the last that were written of it.
+        """A record as it is now, or None if it is gone. `rows` are the newest rows that were written of it.
 
-        The engine writes a record's row only when it adds it, and all rows of its updates after that: with the record's
-        row among them they are all there are.
+        The engine writes a record's own row only when it adds the record, and the rows of its updates after that. So if
+        the record's own row is among `rows`, they are all its rows.
         """
         key = record_key(record_id)
         if key in rows:
@@ -182,7 +183,7 @@ class Following:
     # ---- activation ------------------------------------------------------------------------------------------------
 
     def is_at(self, marks: Mapping[int, Mark]) -> bool:
-        """Whether the loader has the state of `marks`, at which the copy stands; tells it what it lacks."""
+        """Tell the loader what it lacks; returns whether it then has the state of `marks`, at which the copy stands."""
         self.keep_up()
         if self._live is None:
             return False
@@ -194,7 +195,8 @@ class Following:
         return self._live is not None
 
     def finish(self, marks: Mapping[int, Mark], told: Callable[[int, int], None]) -> tuple[Acceptance, LoadCounts]:
-        """Complete `loader` with the state of `marks`, at which the copy stands; loads it if it `is_at` another.
+        """Complete `loader` with the state of `marks`, at which the copy stands. Loads it if the loader has another
+        one.
 
         Raises whatever the loader raises, RowError, CountError, LocalStorageError.
         """
@@ -220,7 +222,7 @@ class Following:
 
 
 class _Collecting:
-    """A loader of records that also collects which ones live."""
+    """A loader that passes records on, and also collects which ones live."""
 
     def __init__(self, loader: Loader, live: LiveRecords, require_wanted: Callable[[], None]) -> None:
         self.begin = loader.begin
