@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Self
 
 from journal.embedded.classes import archive_option
-from journal.embedded.config import Cluster, check_request
+from journal.embedded.config import ClusterConfig, check_request
 from journal.embedded.distribution import Report, get_kafka, report_to_stderr
 from journal.embedded.java import find_java
 from journal.embedded.launching import (
@@ -229,7 +229,7 @@ class EmbeddedKafka:
             what = f"{self._directory} cannot be used ({error}): mend that, or use another directory"
             raise EmbeddedKafkaError(what) from error
 
-    def _settled_cluster(self) -> Cluster:
+    def _settled_cluster(self) -> ClusterConfig:
         """The cluster that the directory is to hold; it is not saved yet."""
         cluster = load_cluster(self._directory)
         if cluster is None:
@@ -237,7 +237,7 @@ class EmbeddedKafka:
         running = any(self._process(broker) for broker in cluster.brokers)
         return settle_cluster(cluster, self._directory, self._brokers, self._ports, self._hosts, running=running)
 
-    def _check_ports(self, cluster: Cluster, brokers: Sequence[int]) -> None:
+    def _check_ports(self, cluster: ClusterConfig, brokers: Sequence[int]) -> None:
         for broker in brokers:
             if broker in self._options.prefixes:
                 continue
@@ -247,7 +247,7 @@ class EmbeddedKafka:
                     f"port {port} of broker {broker} is taken by another process: end that one{mend}"
                 )
 
-    def _prepare(self, java: Sequence[str], cluster: Cluster, brokers: Sequence[int]) -> None:
+    def _prepare(self, java: Sequence[str], cluster: ClusterConfig, brokers: Sequence[int]) -> None:
         unformatted = []
         for broker in brokers:
             files = self._files(broker)
@@ -261,7 +261,7 @@ class EmbeddedKafka:
 
     # ---- processes -----------------------------------------------------------------------------------------------
 
-    def _awaited(self, cluster: Cluster, launched: Sequence[int]) -> dict[int, str]:
+    def _awaited(self, cluster: ClusterConfig, launched: Sequence[int]) -> dict[int, str]:
         """Addresses of the brokers that run, and of those that are launched now."""
         brokers = [broker for broker in cluster.brokers if broker in launched or self._process(broker)]
         return {broker: cluster.address(broker) for broker in brokers}
@@ -272,7 +272,7 @@ class EmbeddedKafka:
     def _process(self, broker: int) -> ProcessId | None:
         return self._launcher.process(broker)
 
-    def _require_cluster(self) -> Cluster:
+    def _require_cluster(self) -> ClusterConfig:
         cluster = load_cluster(self._directory)
         if cluster is None:
             raise EmbeddedKafkaError(f"no Kafka in {self._directory} yet: start it first")

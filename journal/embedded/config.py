@@ -39,7 +39,7 @@ RESERVED_PROPERTIES = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class ClusterConfig:
     """What a directory's cluster.json holds. Brokers count from 1; the controller of a voter has a port of its own.
 
     `hosts` are the brokers' addresses if they are not all on the loopback interface.
@@ -81,7 +81,7 @@ class Cluster:
         return json.dumps({"format": CLUSTER_FORMAT, **asdict(self)}, indent=2) + "\n"
 
 
-def parse_cluster(text: str, path: Path) -> Cluster:
+def parse_cluster(text: str, path: Path) -> ClusterConfig:
     """Reads cluster.json. Raises EmbeddedKafkaError if it is anything else."""
     try:
         found = json.loads(text)
@@ -94,7 +94,7 @@ def parse_cluster(text: str, path: Path) -> Cluster:
         hosts = tuple(str(host) for host in found.get("hosts", ()))
         if hosts and len(hosts) != len(ports):
             raise ValueError(f"{len(ports)} brokers and {len(hosts)} hosts")
-        return Cluster(str(found["cluster_id"]), ports, controller_ports, hosts)
+        return ClusterConfig(str(found["cluster_id"]), ports, controller_ports, hosts)
     except (ValueError, KeyError, TypeError) as error:
         raise EmbeddedKafkaError(
             f"{path} does not describe a cluster ({error!r}): use another directory, or remove this one and its data"
@@ -169,7 +169,7 @@ def own_properties(brokers: int) -> dict[str, str]:
     }
 
 
-def broker_properties(cluster: Cluster, broker: int, data: Path, properties: Mapping[str, str]) -> dict[str, str]:
+def broker_properties(cluster: ClusterConfig, broker: int, data: Path, properties: Mapping[str, str]) -> dict[str, str]:
     """All properties of one broker. `data` is its log directory."""
     listeners = [f"PLAINTEXT://{cluster.address(broker)}"]
     if cluster.is_voter(broker):

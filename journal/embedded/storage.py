@@ -22,7 +22,7 @@ from pathlib import Path
 
 from journal.embedded.config import (
     CLUSTER_FILE,
-    Cluster,
+    ClusterConfig,
     broker_properties,
     parse_cluster,
     parse_properties,
@@ -73,7 +73,7 @@ def broker_files(directory: Path, broker: int) -> BrokerFiles:
     return BrokerFiles(directory / f"broker-{broker}")
 
 
-def load_cluster(directory: Path) -> Cluster | None:
+def load_cluster(directory: Path) -> ClusterConfig | None:
     """The cluster in the directory; None if the directory is empty. Raises EmbeddedKafkaError if it holds anything
     else."""
     path = directory / CLUSTER_FILE
@@ -90,25 +90,25 @@ def load_cluster(directory: Path) -> Cluster | None:
     return None
 
 
-def save_cluster(directory: Path, cluster: Cluster) -> None:
+def save_cluster(directory: Path, cluster: ClusterConfig) -> None:
     write_atomically(directory / CLUSTER_FILE, cluster.to_json())
 
 
-def make_cluster(brokers: int, ports: Sequence[int] | None, hosts: Sequence[str] | None = None) -> Cluster:
+def make_cluster(brokers: int, ports: Sequence[int] | None, hosts: Sequence[str] | None = None) -> ClusterConfig:
     """A new cluster on these ports, or on free ones."""
     own = tuple(ports) if ports else choose_free_ports(brokers, ())
-    return Cluster(new_cluster_id(), own, choose_free_ports(voter_count(brokers), own), tuple(hosts or ()))
+    return ClusterConfig(new_cluster_id(), own, choose_free_ports(voter_count(brokers), own), tuple(hosts or ()))
 
 
 def settle_cluster(
-    cluster: Cluster,
+    cluster: ClusterConfig,
     directory: Path,
     brokers: int | None,
     ports: Sequence[int] | None,
     hosts: Sequence[str] | None = None,
     *,
     running: bool,
-) -> Cluster:
+) -> ClusterConfig:
     """The cluster of the directory, with the addresses that are now asked for. Raises EmbeddedKafkaError if it cannot
     have what was asked for."""
     if brokers is not None and brokers != len(cluster.ports):
@@ -136,7 +136,7 @@ def new_cluster_id() -> str:
             return made
 
 
-def check_formatted(files: BrokerFiles, cluster: Cluster, broker: int) -> bool:
+def check_formatted(files: BrokerFiles, cluster: ClusterConfig, broker: int) -> bool:
     """Whether the broker's data directory is formatted for this cluster. Raises EmbeddedKafkaError if it is neither
     that nor unused."""
     meta = files.data / "meta.properties"
@@ -156,7 +156,7 @@ def check_formatted(files: BrokerFiles, cluster: Cluster, broker: int) -> bool:
     return True
 
 
-def write_configuration(files: BrokerFiles, cluster: Cluster, broker: int, properties: Mapping[str, str]) -> None:
+def write_configuration(files: BrokerFiles, cluster: ClusterConfig, broker: int, properties: Mapping[str, str]) -> None:
     """Writes the files that the broker reads when it starts."""
     files.directory.mkdir(parents=True, exist_ok=True)
     own = broker_properties(cluster, broker, files.data, properties)
@@ -174,7 +174,7 @@ def require_properties(directory: Path, running: Sequence[BrokerFiles], properti
             )
 
 
-def format_data(java: Sequence[str], files: BrokerFiles, cluster: Cluster, broker: int) -> None:
+def format_data(java: Sequence[str], files: BrokerFiles, cluster: ClusterConfig, broker: int) -> None:
     """Formats the broker's data directory with Kafka's storage tool; `java` is the command line up to the class to
     run."""
     making = files.directory / "data.formatting"

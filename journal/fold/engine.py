@@ -18,7 +18,7 @@ from journal.errors import FrameError, GapError
 from journal.fold.records import RecordTable
 from journal.fold.rows import Added, Base, Change, Happened
 from journal.fold.sorted_frame import SortedFrame
-from journal.fold.staged import Part, PartTable
+from journal.fold.staged import PartTable, StagedPart
 from journal.fold.updates import RECENT_BYTES_MAX
 from journal.limits import ID_MAX, OPERATION_OVERHEAD_BYTES
 from journal.v1.journal_pb2 import (
@@ -220,7 +220,7 @@ class Fold:
             mark.staged += done
         return int(done)
 
-    def _take_effect(self, part: Part, offset: int, index: int) -> None:
+    def _take_effect(self, part: StagedPart, offset: int, index: int) -> None:
         """Apply the operations of a committed transaction. A record that the transaction both adds and deletes is not
         told."""
         table = self._records
@@ -292,7 +292,7 @@ class Fold:
         if self._told is not None:
             self._told.clear()
 
-    def transaction_parts(self) -> Iterator[Part]:
+    def transaction_parts(self) -> Iterator[StagedPart]:
         """The parts of open and prepared transactions in this shard."""
         return self._parts.parts()
 

@@ -19,7 +19,7 @@ import struct
 from collections.abc import Callable
 from functools import lru_cache
 
-from journal.fold.sorted_frame import Run, empty_run
+from journal.fold.sorted_frame import SortedRun, empty_run
 from journal.v1.journal_pb2 import ADD, DELETE, UPDATE
 from journal.wire.ids import SHARD_MASK
 from journal.wire.operations import two_byte_varint, varint
@@ -64,7 +64,7 @@ def _layout(data_length: int) -> _Layout:
 
 def plain_runs(
     raw: bytes, at: int, position: Callable[[int], bytes], shard: int, shards: int
-) -> tuple[list[Run], int] | None:
+) -> tuple[list[SortedRun], int] | None:
     """The runs of the operations in `raw` from `at` on, and the number of operations. `position` gives the end of a row
     by the operation's index. None if an operation has another layout or cannot be in this shard."""
     try:
@@ -75,9 +75,9 @@ def plain_runs(
 
 def _plain_runs(
     raw: bytes, at: int, position: Callable[[int], bytes], shard: int, shards: int
-) -> tuple[list[Run], int]:
+) -> tuple[list[SortedRun], int]:
     head_of, delete_of, layout_of, mask = _HEAD.unpack_from, _DELETE.unpack_from, _layout, SHARD_MASK
-    runs: list[Run] = []
+    runs: list[SortedRun] = []
     added, added_rows, updated, updated_rows, deleted, _ = run = empty_run()
     seen: set[int] = set()
     index, end = 0, len(raw)
@@ -113,7 +113,7 @@ def _plain_runs(
         if record_id <= 0 or (record_id & mask) % shards != shard:
             raise _Otherwise
         if record_id in seen:
-            runs.append(Run(*run))
+            runs.append(SortedRun(*run))
             added, added_rows, updated, updated_rows, deleted, _ = run = empty_run()
             seen.clear()
         seen.add(record_id)
@@ -128,7 +128,7 @@ def _plain_runs(
         index += 1
     if at != end:
         raise _Otherwise
-    runs.append(Run(*run))
+    runs.append(SortedRun(*run))
     return runs, index
 
 

@@ -9,7 +9,7 @@ Ids = Union["array[int]", bytes]
 """Record ids, 64 bits each: an array, or its bytes from another process of this machine."""
 
 
-class Run(NamedTuple):
+class SortedRun(NamedTuple):
     """Operations that may be applied kind by kind, because no two of the plain ones concern the same record."""
 
     added: Ids
@@ -39,9 +39,9 @@ class SortedFrame(NamedTuple):
     last: bool
     nonce: bytes
     bytes_in_wal: int
-    runs: list[Run]
+    runs: list[SortedRun]
 
 
 def empty_run() -> tuple[array[int], list[bytes], array[int], list[bytes], array[int], list[tuple[int, bytes]]]:
-    """The empty fields of a `Run`, to be filled."""
+    """The empty fields of a `SortedRun`, to be filled."""
     return array("q"), [], array("q"), [], array("q"), []

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from google.protobuf.message import DecodeError
 
 from journal.fold.plain_frames import plain_runs
-from journal.fold.sorted_frame import Run, SortedFrame, empty_run
+from journal.fold.sorted_frame import SortedFrame, SortedRun, empty_run
 from journal.v1.journal_pb2 import ADD, COMMIT, DELETE, Frame, FrameHead, Operation
 from journal.wire.frames import decode_frame, header_fault, nonce_of
 from journal.wire.rows import position_in_frame
@@ -27,7 +27,7 @@ def sort_frame(raw: bytes, offset: int, journal: bytes, shard: int, shards: int)
     return _with_head(frame, len(raw), nonce, [] if nonce else _runs(frame.operations, position_in_frame(offset)))
 
 
-def _with_head(head: Frame | FrameHead, bytes_in_wal: int, nonce: bytes, runs: list[Run]) -> SortedFrame:
+def _with_head(head: Frame | FrameHead, bytes_in_wal: int, nonce: bytes, runs: list[SortedRun]) -> SortedFrame:
     return SortedFrame(
         head.epoch,
         head.node,
@@ -43,9 +43,9 @@ def _with_head(head: Frame | FrameHead, bytes_in_wal: int, nonce: bytes, runs: l
     )
 
 
-def _runs(operations: Iterable[Operation], position: Callable[[int], bytes]) -> list[Run]:
+def _runs(operations: Iterable[Operation], position: Callable[[int], bytes]) -> list[SortedRun]:
     """Sort operations into runs. Hot path: one pass."""
-    runs: list[Run] = []
+    runs: list[SortedRun] = []
     added, added_rows, updated, updated_rows, deleted, others = run = empty_run()
     seen: set[int] = set()
     for index, op in enumerate(operations):
@@ -53,13 +53,13 @@ def _runs(operations: Iterable[Operation], position: Callable[[int], bytes]) -> 
         if op.tx:
             others.append((index, op.SerializeToString()))
             if kind == COMMIT:
-                runs.append(Run(*run))
+                runs.append(SortedRun(*run))
                 added, added_rows, updated, updated_rows, deleted, others = run = empty_run()
                 seen.clear()
             continue
         record_id = op.id
         if record_id in seen:
-            runs.append(Run(*run))
+            runs.append(SortedRun(*run))
             added, added_rows, updated, updated_rows, deleted, others = run = empty_run()
             seen.clear()
         seen.add(record_id)
@@ -73,7 +73,7 @@ def _runs(operations: Iterable[Operation], position: Callable[[int], bytes]) -> 
         else:
             updated.append(record_id)
             updated_rows.append(op.SerializeToString() + position(index))
-    runs.append(Run(*run))
+    runs.append(SortedRun(*run))
     return runs
 
 

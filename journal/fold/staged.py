@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from journal.fold.rows import Base, Change
 
 
-class Part:
+class StagedPart:
     """One shard's part of an open or prepared transaction."""
 
     __slots__ = ("header", "new")
@@ -33,16 +33,16 @@ class PartTable:
     def __init__(self, base: Base, shard: int) -> None:
         self._base = base
         self._shard = shard
-        self._parts: dict[int, Part] = {}
+        self._parts: dict[int, StagedPart] = {}
         for _, value in base.scan(b"t"):
             header = Transaction.FromString(value)
             if header.shard == shard:
-                self._parts[header.tx] = Part(header)
+                self._parts[header.tx] = StagedPart(header)
         self._in_base = set(self._parts)
         self._changed: set[int] = set()
         self._tombstones: set[bytes] = set()
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[StagedPart]:
         return iter(self._parts.values())
 
     def stage(self, op: Operation, epoch: int, offset: int, index: int) -> bool:
@@ -71,13 +71,13 @@ class PartTable:
         self._changed.add(op.tx)
         return True
 
-    def settle(self, tx: int, covers: int) -> Part | None:
+    def settle(self, tx: int, covers: int) -> StagedPart | None:
         """The part that a COMMIT or ROLLBACK settles; None if there is none, or if the outcome covers another number of
         operations."""
         part = self._parts.get(tx)
         return part if part is not None and part.header.staged == covers else None
 
-    def operations(self, part: Part) -> Iterator[Operation]:
+    def operations(self, part: StagedPart) -> Iterator[Operation]:
         """The staged operations of a part as plain ones, in the order in which they were staged."""
         tx = part.header.tx
         if tx in self._in_base:
@@ -86,7 +86,7 @@ class PartTable:
         for op in part.new.values():
             yield unstaged(op)
 
-    def forget(self, part: Part) -> None:
+    def forget(self, part: StagedPart) -> None:
         """Drop a settled part and its staged operations."""
         tx = part.header.tx
         if tx in self._in_base:
@@ -122,10 +122,10 @@ class PartTable:
         self._changed.clear()
         self._tombstones.clear()
 
-    def _open(self, tx: int, epoch: int) -> Part:
+    def _open(self, tx: int, epoch: int) -> StagedPart:
         part = self._parts.get(tx)
         if part is None:
-            part = self._parts[tx] = Part(Transaction(tx=tx, shard=self._shard, epoch=epoch))
+            part = self._parts[tx] = StagedPart(Transaction(tx=tx, shard=self._shard, epoch=epoch))
         return part
 
 

@@ -37,7 +37,7 @@ from journal.verify import verify_shard
 from journal.verify.base import base_of, note_transactions, state_digest
 from journal.verify.differences import Differences
 from journal.verify.report import ShardReport
-from journal.verify.state import ShardState
+from journal.verify.state import VerifiedShard
 from journal.verify.table_state import read_table
 from journal.wal.reading import WalReader
 
@@ -158,7 +158,7 @@ class Trimming:
         passed += _markers(wal, mark, start, offset, self._timeout_s)
         return passed[-_PASSED_KEPT:]
 
-    def _state(self, shard: int, start: int) -> tuple[ShardState, FoundMark, list[Transaction]]:
+    def _state(self, shard: int, start: int) -> tuple[VerifiedShard, FoundMark, list[Transaction]]:
         """The tables' state at a mark. Without an archive it is compared with the WAL first."""
         found: list[FoundMark] = []
         transactions: dict[bytes, bytes] = {}
@@ -166,7 +166,7 @@ class Trimming:
         if self._archives:
             state, _ = read_table(shard, self._identity.shards, rows, Differences(shard))
         else:
-            states: list[ShardState] = []
+            states: list[VerifiedShard] = []
             report = verify_shard(
                 shard,
                 self._identity.shards,

@@ -21,8 +21,8 @@ from journal.verify.frame_check import NotAFrame, parse_frame
 from journal.verify.state import (
     MarkState,
     Part,
-    ShardState,
     StagedOperation,
+    VerifiedShard,
     fingerprint,
     unpack_record,
     unpack_update,
@@ -42,13 +42,13 @@ def records_digest(records: Iterable[tuple[int, bytes, Sequence[bytes]]]) -> byt
     return digest.digest()
 
 
-def state_digest(state: ShardState) -> bytes:
+def state_digest(state: VerifiedShard) -> bytes:
     """The digest of a state's records."""
     return records_digest((id, state.records[id], state.updates.get(id, [])) for id in sorted(state.records))
 
 
 @dataclass(frozen=True, slots=True)
-class Base:
+class TrimmedBase:
     """What is known of a shard's state at the mark of its newest trim."""
 
     mark: MarkState
@@ -58,7 +58,7 @@ class Base:
     """A text for people: who trimmed, when, and what guarantees the state."""
 
     @classmethod
-    def of(cls, trim: Trim, told: str) -> Base:
+    def of(cls, trim: Trim, told: str) -> TrimmedBase:
         mark = MarkState(**{field.name: getattr(trim.mark, field.name) for field in fields(MarkState)})
         return cls(mark, trim.digest, tuple(trim.transactions), told)
 
@@ -68,27 +68,29 @@ class Base:
         return f"checked from offset {self.mark.offset + 1} on: {self.told}"
 
 
-def base_of(trim: Trim | None, wal_start: int) -> Base | None:
+def base_of(trim: Trim | None, wal_start: int) -> TrimmedBase | None:
     """The start of a check of a shard whose WAL begins at `wal_start`; None if that is its first frame, or if no trim
     of ours has cut it off."""
     if trim is None or wal_start == 0:
         return None
     moment = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(trim.timestamp / 1000))
     vouched = "an archive has what was deleted" if trim.archived else "what was deleted agreed with the tables"
-    return Base.of(trim, f"the WAL was trimmed to offset {trim.offset} by {trim.operator} at {moment}; {vouched}")
+    return TrimmedBase.of(
+        trim, f"the WAL was trimmed to offset {trim.offset} by {trim.operator} at {moment}; {vouched}"
+    )
 
 
-def cannot_check(base: Base, records: int) -> str:
+def cannot_check(base: TrimmedBase, records: int) -> str:
     """Says what cannot be checked because records of the base were deleted or changed, so that the digest no longer
     applies."""
     what = f"what the {records} records from before offset {base.mark.offset + 1} hold"
     return f"{what}: the frames that made them were trimmed"
 
 
-def _survivors(tables: ShardState, base: Base) -> ShardState:
+def _survivors(tables: VerifiedShard, base: TrimmedBase) -> VerifiedShard:
     """The part of the base's state that the tables still have."""
     until = base.mark.offset
-    state = ShardState(MarkState(**{field.name: getattr(base.mark, field.name) for field in fields(MarkState)}))
+    state = VerifiedShard(MarkState(**{field.name: getattr(base.mark, field.name) for field in fields(MarkState)}))
     for id, packed in tables.records.items():
         if unpack_record(packed).position[0] > until:
             continue
@@ -113,8 +115,8 @@ class BasedFold(ShardFold):
         shards: int,
         journal_uuid: bytes,
         skips: Collection[int],
-        base: Base,
-        tables: ShardState,
+        base: TrimmedBase,
+        tables: VerifiedShard,
         *,
         topic: str,
         differences: Differences,

@@ -13,8 +13,8 @@ from journal.verify.state import (
     MarkState,
     Part,
     Position,
-    ShardState,
     StagedOperation,
+    VerifiedShard,
     describe_data,
     fingerprint,
     shard_of,
@@ -31,7 +31,7 @@ _NOWHERE = (0, 0, 0)
 # ---- with the tables ---------------------------------------------------------------------------------------
 
 
-def compare_states(expected: ShardState, found: ShardState, differences: Differences) -> None:
+def compare_states(expected: VerifiedShard, found: VerifiedShard, differences: Differences) -> None:
     """Compare the fold with the state that the tables hold at the same WAL offset."""
     _compare_marks(expected.mark, found.mark, differences)
     for id, packed in expected.records.items():
@@ -82,7 +82,7 @@ def _compare_parts(tx: int, expected: Part | None, found: Part | None, differenc
 
 
 def compare_loaded(
-    shard: int, shards: int, entries: Iterable[Mapping[str, Any]], differences: Differences, state: ShardState
+    shard: int, shards: int, entries: Iterable[Mapping[str, Any]], differences: Differences, state: VerifiedShard
 ) -> None:
     """Compare the fold with a load's entries in the form of `dump`, one by one. Entries of other shards are ignored."""
     seen: set[int] = set()
@@ -106,7 +106,7 @@ def compare_loaded(
             differences.add("loaded transaction", f"tx {tx}", _part(part), "none")
 
 
-def _compare_loaded_record(state: ShardState, id: int, entry: Mapping[str, Any], differences: Differences) -> None:
+def _compare_loaded_record(state: VerifiedShard, id: int, entry: Mapping[str, Any], differences: Differences) -> None:
     packed = state.records.get(id)
     if packed is None:
         differences.add("loaded record", f"id {id}", "none", f"kind {entry['kind']}")
@@ -128,7 +128,7 @@ def _compare_loaded_record(state: ShardState, id: int, entry: Mapping[str, Any],
 
 
 def _compare_prepared(
-    state: ShardState,
+    state: VerifiedShard,
     shard: int,
     shards: int,
     entry: Mapping[str, Any],

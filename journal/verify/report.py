@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from journal.verify.base import Base, BasedFold
+from journal.verify.base import BasedFold, TrimmedBase
 from journal.verify.compare import compare_loaded, compare_states
 from journal.verify.differences import KEPT_MAX, Differences
-from journal.verify.state import Finding, ShardState
+from journal.verify.state import Finding, VerifiedShard
 from journal.verify.table_state import read_table
 from journal.verify.wal_fold import ShardFold, WalRecord
 
@@ -115,8 +115,8 @@ def verify_shard(
     wal_topic: str = "",
     rows_in_partition_order: bool = True,
     kept_max: int = KEPT_MAX,
-    base: Base | None = None,
-    with_tables: Callable[[ShardState], None] | None = None,
+    base: TrimmedBase | None = None,
+    with_tables: Callable[[VerifiedShard], None] | None = None,
 ) -> ShardReport:
     """Fold `wal` (offset, timestamp, key, value; committed records from the start) and compare.
 
@@ -129,9 +129,9 @@ def verify_shard(
     """
     differences = Differences(shard, kept_max)
     unchecked: list[str] = []
-    checks: list[tuple[int, str, Callable[[ShardState], None]]] = []
+    checks: list[tuple[int, str, Callable[[VerifiedShard], None]]] = []
     rows, skips = 0, frozenset[int]()
-    tables: ShardState | None = None
+    tables: VerifiedShard | None = None
     if table is not None:
         tables, reader = read_table(shard, shards, table, differences)
         rows, skips = reader.rows, frozenset(reader.skipped)
@@ -188,13 +188,13 @@ def verify_shard(
     )
 
 
-def _meet_tables(fold: BasedFold, unchecked: list[str], _state: ShardState) -> None:
+def _meet_tables(fold: BasedFold, unchecked: list[str], _state: VerifiedShard) -> None:
     reason = fold.meet_tables()
     if reason:
         unchecked.append(reason)
 
 
-def _check_tables(tables: ShardState, differences: Differences, state: ShardState) -> None:
+def _check_tables(tables: VerifiedShard, differences: Differences, state: VerifiedShard) -> None:
     if not state.whole_group:
         differences.add("mark", "group", "the end of a group", f"the middle of group {state.mark.group}")
     compare_states(state, tables, differences)

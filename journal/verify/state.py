@@ -102,7 +102,7 @@ class Finding(NamedTuple):
 
 
 @dataclass(slots=True)
-class ShardState:
+class VerifiedShard:
     """A shard's logical state. `updates` has only records with updates; their packed values are in order of
     position."""
 

@@ -31,8 +31,8 @@ from journal.verify.differences import Differences
 from journal.verify.state import (
     MarkState,
     Part,
-    ShardState,
     StagedOperation,
+    VerifiedShard,
     fingerprint,
     pack_record,
     pack_update,
@@ -201,14 +201,14 @@ class TableState:
 
     # ---- the state ---------------------------------------------------------------------------------------
 
-    def finish(self) -> ShardState:
+    def finish(self) -> VerifiedShard:
         """The state of the rows taken. It takes over the dictionaries, so no more rows can be taken."""
-        state = ShardState(self._mark or MarkState(shard=self._shard), records=self._records)
+        state = VerifiedShard(self._mark or MarkState(shard=self._shard), records=self._records)
         self._join_updates(state)
         self._join_transactions(state)
         return state
 
-    def _join_updates(self, state: ShardState) -> None:
+    def _join_updates(self, state: VerifiedShard) -> None:
         for id in {*self._heads, *self._spilled}:
             spilled_flag, updates = self._heads.pop(id, (False, []))
             rows = self._spilled.pop(id, {})
@@ -222,7 +222,7 @@ class TableState:
             if updates:
                 state.updates[id] = updates
 
-    def _join_transactions(self, state: ShardState) -> None:
+    def _join_transactions(self, state: VerifiedShard) -> None:
         for tx, (count, part) in self._parts.items():
             staged = self._staged.pop(tx, {})
             part.staged = [staged[place] for place in sorted(staged)]
@@ -250,7 +250,7 @@ def _packed(update: Update) -> bytes:
 
 def read_table(
     shard: int, shards: int, rows: Iterable[tuple[bytes, bytes | None]], differences: Differences
-) -> tuple[ShardState, TableState]:
+) -> tuple[VerifiedShard, TableState]:
     """The state of the rows of one table partition, and the reader, which knows the skipped offsets and counts."""
     table = TableState(shard, shards, differences)
     for key, value in rows:

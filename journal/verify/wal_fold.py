@@ -27,8 +27,8 @@ from journal.verify.state import (
     MarkState,
     Part,
     Position,
-    ShardState,
     StagedOperation,
+    VerifiedShard,
     fingerprint,
     pack_record,
     pack_update,
@@ -68,10 +68,10 @@ class ShardFold:
         topic: str = "",
         differences: Differences | None = None,
         happened: Callable[[Happening], None] | None = None,
-        start: ShardState | None = None,
+        start: VerifiedShard | None = None,
     ) -> None:
         """`start` is the state to begin with, if it is not that of an empty WAL."""
-        self.state = start if start is not None else ShardState(MarkState(shard=shard))
+        self.state = start if start is not None else VerifiedShard(MarkState(shard=shard))
         self.stopped = False
         self._shard = shard
         self._shards = shards
@@ -297,7 +297,7 @@ def fold_shard(
     topic: str = "",
     differences: Differences | None = None,
     happened: Callable[[Happening], None] | None = None,
-) -> ShardState:
+) -> VerifiedShard:
     """The fold of `records` up to and including offset `until`; of all of them if `until` is None."""
     fold = ShardFold(shard, shards, journal_uuid, skips, topic=topic, differences=differences, happened=happened)
     for offset, timestamp_ms, _key, value in records:

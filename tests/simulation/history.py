@@ -15,7 +15,7 @@ from journal.errors import CorruptionError
 from journal.load.loading import LoadCounts, LoadedUpdate
 from journal.topics.names import table_topic, wal_topic
 from journal.v1.journal_pb2 import ADD, DELETE, UPDATE, Mark, Operation
-from journal.verify.state import ShardState, fingerprint, pack_record, pack_update, shard_of
+from journal.verify.state import VerifiedShard, fingerprint, pack_record, pack_update, shard_of
 from tests.simulation.reference import Call, Seen, SeenRecord, by_shard
 from tests.simulation.setting import JOURNAL
 
@@ -143,7 +143,7 @@ class CopySeen(NamedTuple):
     where: str
     shard: int
     offset: int
-    state: ShardState
+    state: VerifiedShard
 
 
 @dataclass(slots=True)

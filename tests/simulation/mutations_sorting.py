@@ -8,13 +8,13 @@ from itertools import chain
 from typing import Any
 
 import journal.fold.sorting
-from journal.fold.sorted_frame import Run, SortedFrame
+from journal.fold.sorted_frame import SortedFrame, SortedRun
 from journal.fold.updates import UpdateTable
 from journal.v1.journal_pb2 import COMMIT, Operation
 from streams.worker.shard import ShardWorker
 from tests.simulation.mutations import Patch, mutation
 
-Runs = list[Run]
+Runs = list[SortedRun]
 Position = Callable[[int], bytes]
 
 # ---- how frames are sorted -----------------------------------------------------------------------------------------
@@ -30,7 +30,7 @@ def _resorted(change: Callable[[Runs], Runs]) -> list[Patch]:
     return [(journal.fold.sorting, "_with_head", changed)]
 
 
-def _joined(runs: Runs) -> Run:
+def _joined(runs: Runs) -> SortedRun:
     """One run of several."""
     added, updated, deleted = array("q"), array("q"), array("q")
     for run in runs:
@@ -38,7 +38,7 @@ def _joined(runs: Runs) -> Run:
         updated.extend(array("q", run.updated))
         deleted.extend(array("q", run.deleted))
     added_rows, updated_rows, others = ([*chain.from_iterable(run[place] for run in runs)] for place in (1, 3, 5))
-    return Run(added, added_rows, updated, updated_rows, deleted, others)
+    return SortedRun(added, added_rows, updated, updated_rows, deleted, others)
 
 
 def _joined_where(runs: Runs, behind_a_commit: bool) -> Runs:
@@ -52,7 +52,7 @@ def _joined_where(runs: Runs, behind_a_commit: bool) -> Runs:
     return [_joined(part) for part in parts]
 
 
-def _ends_with_commit(run: Run) -> bool:
+def _ends_with_commit(run: SortedRun) -> bool:
     return bool(run.others) and Operation.FromString(run.others[-1][1]).type == COMMIT
 
 

@@ -25,7 +25,7 @@ from journal.v1.journal_pb2 import (
     Updates,
 )
 from journal.v1.journal_pb2 import Position as PositionMessage
-from journal.verify.state import MarkState, ShardState, unpack_record, unpack_update
+from journal.verify.state import MarkState, VerifiedShard, unpack_record, unpack_update
 from journal.verify.wal_fold import Happening
 from journal.wire.frames import FORMAT, MAGIC
 from journal.wire.keys import RowType, row_type
@@ -174,7 +174,7 @@ def happened_of_engine(happenings: Iterable[tuple[Operation, int, int, int]]) ->
     return [_effect(operation, (offset, index, ordinal)) for operation, offset, index, ordinal in happenings]
 
 
-def outcome_of_verify(state: ShardState) -> Json:
+def outcome_of_verify(state: VerifiedShard) -> Json:
     """A `verify` state, data as fingerprints."""
     mark = {field.name: getattr(state.mark, field.name) for field in fields(MarkState)}
     records = {}

@@ -114,3 +114,13 @@ def test_an_import_upwards_and_a_circle_are_told_with_both_lines() -> None:
             "journal.wire.keys:3 imports journal.kafka.ports",
             "journal.kafka.ports:7 imports journal.wire.keys",
         }
+
+
+def test_a_public_class_has_a_name_of_its_own() -> None:
+    places: dict[str, list[str]] = defaultdict(list)
+    shipped = ((module, file) for module, file in modules().items() if not module.startswith("bench"))
+    for module, file in shipped:
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(f"{module}:{node.lineno}")
+    assert {name: where for name, where in places.items() if len(where) > 1} == {}

@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 
 from journal.errors import RowError
 from journal.v1.journal_pb2 import Mark
-from journal.verify.base import Base, cannot_check
+from journal.verify.base import TrimmedBase, cannot_check
 from journal.verify.differences import KEPT_MAX, Differences
 from journal.verify.report import Report, ShardReport
 from journal.verify.state import Finding, MarkState
@@ -130,7 +130,7 @@ def compare(
     *,
     marks: Mapping[int, Row],
     topic: str,
-    bases: Mapping[int, Base] | None = None,
+    bases: Mapping[int, TrimmedBase] | None = None,
     kept_max: int = KEPT_MAX,
 ) -> Report:
     """Compare `wal` and `table`, which have Kafka's columns. `marks` are those of `table_marks`, `topic` names the WAL
@@ -217,7 +217,7 @@ def _faulty_rows(table: DataFrame, shards: Sequence[_Audited]) -> Iterator[DataF
 class _Audited:
     """The facts about one shard, and its report."""
 
-    def __init__(self, number: int, found: Row | None, topic: str, kept_max: int, base: Base | None) -> None:
+    def __init__(self, number: int, found: Row | None, topic: str, kept_max: int, base: TrimmedBase | None) -> None:
         self.number = number
         self.topic = topic
         self.base = base

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from journal.v1.journal_pb2 import Transaction
-from journal.verify.base import Base, base_of, records_digest
+from journal.verify.base import TrimmedBase, base_of, records_digest
 from journal.verify.state import fingerprint, pack_record, pack_update
 from loaders.spark.audit.compare import found_records
 from loaders.spark.fold.fold import by_shard
@@ -47,7 +47,7 @@ _ADDED_UP = ("stale", "skipped")
 _PREPARED_SCHEMA = "shard int, offset bigint, at bigint, epoch bigint, tx bigint, data binary, shards int"
 
 
-def bases_of(spark: SparkSession, source: JournalSource, begin: Begin) -> dict[int, Base]:
+def bases_of(spark: SparkSession, source: JournalSource, begin: Begin) -> dict[int, TrimmedBase]:
     """For each shard, the state that its fold begins with. Shards that are not named have their first frame, or were
     not trimmed by `trim`."""
     if not begin.trimmed:
@@ -60,22 +60,22 @@ def bases_of(spark: SparkSession, source: JournalSource, begin: Begin) -> dict[i
 # ---- the fold's frames and operations ------------------------------------------------------------------------
 
 
-def begins(bases: Mapping[int, Base]) -> Column:
+def begins(bases: Mapping[int, TrimmedBase]) -> Column:
     """The offset after which the fold of a row's shard begins; null for the shard's first frame."""
     return by_shard({shard: base.mark.offset for shard, base in bases.items()}, "shard")
 
 
-def is_new(offset: Column, bases: Mapping[int, Base]) -> Column:
+def is_new(offset: Column, bases: Mapping[int, TrimmedBase]) -> Column:
     """Whether an offset comes after the beginning of its shard's fold."""
     return F.coalesce(offset > begins(bases), F.lit(True))
 
 
-def stood(name: str, bases: Mapping[int, Base]) -> Column:
+def stood(name: str, bases: Mapping[int, TrimmedBase]) -> Column:
     """A field of the mark at which the fold of a row's shard begins; 0 without such a mark."""
     return F.coalesce(by_shard({shard: getattr(base.mark, name) for shard, base in bases.items()}, "shard"), F.lit(0))
 
 
-def with_waiting(flat: DataFrame, bases: Mapping[int, Base], topic: str) -> DataFrame:
+def with_waiting(flat: DataFrame, bases: Mapping[int, TrimmedBase], topic: str) -> DataFrame:
     """The result of `fold_frames.flattened` for a WAL, `topic`, without what the bases have, except for the operations
     that waited there."""
     parts = [(shard, part) for shard, base in bases.items() for part in base.transactions]
@@ -108,7 +108,7 @@ def _prepared(spark: SparkSession, parts: Sequence[Mapping[str, Any]], topic: st
     return table_of(spark, _PREPARED_SCHEMA, parts).select(*each)
 
 
-def _told(shard: int, base: Base, part: Transaction) -> dict[str, Any]:
+def _told(shard: int, base: TrimmedBase, part: Transaction) -> dict[str, Any]:
     return {
         "shard": shard,
         "offset": base.mark.offset,
@@ -120,7 +120,7 @@ def _told(shard: int, base: Base, part: Transaction) -> dict[str, Any]:
     }
 
 
-def left_of(state: DataFrame, bases: Mapping[int, Base], topic: str) -> DataFrame:
+def left_of(state: DataFrame, bases: Mapping[int, TrimmedBase], topic: str) -> DataFrame:
     """The operations that made what is left of the bases in a table's state, with the columns of `fold.effective`."""
     record, until = F.col("record"), begins(bases)
     there = found_records(state.where(F.col("shard").isin(list(bases)))).where(record["position"]["offset"] <= until)
@@ -156,7 +156,7 @@ def left_of(state: DataFrame, bases: Mapping[int, Base], topic: str) -> DataFram
 # ---- on the driver -------------------------------------------------------------------------------------------
 
 
-def continued(fact: Mapping[str, Any] | None, base: Base, topic: str) -> dict[str, Any]:
+def continued(fact: Mapping[str, Any] | None, base: TrimmedBase, topic: str) -> dict[str, Any]:
     """The result of `fold_frames.shard_facts` for the frames after a base, as if it were for all frames."""
     mark = base.mark
     told = dict(_NO_FRAMES) | {"topic": topic, "shard": mark.shard, "end": mark.offset} | dict(fact or {})
@@ -171,7 +171,7 @@ def continued(fact: Mapping[str, Any] | None, base: Base, topic: str) -> dict[st
     return told
 
 
-def digest_of(state: DataFrame, shard: int, base: Base) -> bytes:
+def digest_of(state: DataFrame, shard: int, base: TrimmedBase) -> bytes:
     """The digest of what is left of a base in a table's state, with all its data. It needs an order, so the state comes
     to the driver, a partition at a time. It is asked for only while nothing of the base was changed."""
     until = base.mark.offset

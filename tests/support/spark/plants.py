@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from journal.v1.journal_pb2 import ADD, Mark, Position, Record, Skipped, Transaction, Trim, Updates
 from journal.verify import ShardReport, verify_shard
-from journal.verify.base import Base, base_of, note_transactions, state_digest
+from journal.verify.base import TrimmedBase, base_of, note_transactions, state_digest
 from journal.verify.differences import Differences
 from journal.verify.table_state import read_table
 from journal.wire.keys import (
@@ -119,7 +119,7 @@ def history(shard: int, shards: int) -> Planted:
     return planted
 
 
-def trim(planted: Planted, shards: int, mark_at: int) -> Base:
+def trim(planted: Planted, shards: int, mark_at: int) -> TrimmedBase:
     """Trim a shard, before anything is planted, at a mark that its tables had: what that wrote down."""
     before = [entry for entry in planted.wal if entry.offset <= mark_at]
     rows = fold_entries(before, JOURNAL, planted.shard, shards, updates_row_bytes_max=ROW_BYTES_MAX).rows
@@ -141,7 +141,7 @@ def trim(planted: Planted, shards: int, mark_at: int) -> Base:
     return base
 
 
-def verified(planted: Planted, shards: int, base: Base) -> ShardReport:
+def verified(planted: Planted, shards: int, base: TrimmedBase) -> ShardReport:
     """What `verify` says of the shard."""
     rows = [*planted.rows.items(), *planted.behind]
     return verify_shard(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from journal.embedded.config import (
-    Cluster,
+    ClusterConfig,
     broker_properties,
     check_request,
     parse_cluster,
@@ -19,13 +19,13 @@ from journal.errors import EmbeddedKafkaError
 
 FILE = Path("/data/cluster.json")
 HOSTS = ("10.0.0.1", "10.0.0.2", "10.0.0.3")
-LONE = Cluster("AAAAAAAAAAAAAAAAAAAAAA", (20001,), (20011,))
-THREE = Cluster("AAAAAAAAAAAAAAAAAAAAAA", (20001, 20002, 20003), (20011, 20012, 20013))
-AWAY = Cluster("AAAAAAAAAAAAAAAAAAAAAA", (20001, 20002, 20003), (20011, 20012, 20013), HOSTS)
+LONE = ClusterConfig("AAAAAAAAAAAAAAAAAAAAAA", (20001,), (20011,))
+THREE = ClusterConfig("AAAAAAAAAAAAAAAAAAAAAA", (20001, 20002, 20003), (20011, 20012, 20013))
+AWAY = ClusterConfig("AAAAAAAAAAAAAAAAAAAAAA", (20001, 20002, 20003), (20011, 20012, 20013), HOSTS)
 
 
 @pytest.mark.parametrize("cluster", [LONE, THREE, AWAY])
-def test_a_cluster_is_read_back_as_it_was_written(cluster: Cluster) -> None:
+def test_a_cluster_is_read_back_as_it_was_written(cluster: ClusterConfig) -> None:
     assert parse_cluster(cluster.to_json(), FILE) == cluster
 
 
@@ -85,7 +85,7 @@ def test_three_brokers_replicate_three_times_and_write_while_one_is_gone() -> No
 
 
 def test_the_second_of_two_brokers_is_no_controller() -> None:
-    two = Cluster("A", (20001, 20002), (20011,))
+    two = ClusterConfig("A", (20001, 20002), (20011,))
     assert broker_properties(two, 2, Path("/data"), {})["process.roles"] == "broker"
     assert two.ports_of(1) == (20001, 20011)
     assert two.ports_of(2) == (20002,)

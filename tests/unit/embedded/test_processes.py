@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from journal.embedded.config import Cluster
+from journal.embedded.config import ClusterConfig
 from journal.embedded.ports import PORT_RANGE, choose_free_ports, taken_ports
 from journal.embedded.process import (
     ProcessId,
@@ -25,7 +25,7 @@ from journal.embedded.process import (
 from journal.embedded.storage import broker_files, check_formatted, load_cluster, new_cluster_id, save_cluster
 from journal.errors import EmbeddedKafkaError
 
-CLUSTER = Cluster("AAAAAAAAAAAAAAAAAAAAAA", (20001,), (20011,))
+CLUSTER = ClusterConfig("AAAAAAAAAAAAAAAAAAAAAA", (20001,), (20011,))
 
 
 @pytest.fixture

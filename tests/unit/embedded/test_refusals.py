@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from journal.cli.kafka import app
 from journal.embedded.cluster import EmbeddedKafka
-from journal.embedded.config import Cluster
+from journal.embedded.config import ClusterConfig
 from journal.embedded.ports import choose_free_ports
 from journal.embedded.process import write_pid_file
 from journal.embedded.storage import broker_files, load_cluster, save_cluster, write_configuration
@@ -38,10 +38,10 @@ def taken() -> Iterator[int]:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Cluster:
+def cluster(tmp_path: Path) -> ClusterConfig:
     """The cluster of the directory; its brokers do not run."""
     port, controller = choose_free_ports(2, ())
-    made = Cluster("AAAAAAAAAAAAAAAAAAAAAA", (port,), (controller,))
+    made = ClusterConfig("AAAAAAAAAAAAAAAAAAAAAA", (port,), (controller,))
     save_cluster(tmp_path, made)
     return made
 
@@ -56,7 +56,7 @@ def test_a_start_that_is_refused_for_a_taken_port_leaves_a_new_directory_without
 
 
 def test_a_start_that_is_refused_for_a_taken_port_leaves_a_cluster_its_ports(
-    tmp_path: Path, taken: int, cluster: Cluster
+    tmp_path: Path, taken: int, cluster: ClusterConfig
 ) -> None:
     with pytest.raises(EmbeddedKafkaError, match=f"port {taken} of broker 1 is taken.*other ports"):
         EmbeddedKafka(tmp_path, ports=[taken]).start()
@@ -64,13 +64,13 @@ def test_a_start_that_is_refused_for_a_taken_port_leaves_a_cluster_its_ports(
 
 
 def test_a_controllers_port_that_is_taken_is_not_said_to_be_one_that_can_be_chosen(tmp_path: Path, taken: int) -> None:
-    save_cluster(tmp_path, Cluster("AAAAAAAAAAAAAAAAAAAAAA", choose_free_ports(1, [taken]), (taken,)))
+    save_cluster(tmp_path, ClusterConfig("AAAAAAAAAAAAAAAAAAAAAA", choose_free_ports(1, [taken]), (taken,)))
     with pytest.raises(EmbeddedKafkaError, match=f"port {taken} of broker 1 is taken.*controller") as refused:
         EmbeddedKafka(tmp_path).start()
     assert "choose" not in str(refused.value)
 
 
-def test_properties_for_a_cluster_that_runs_without_them_are_refused(tmp_path: Path, cluster: Cluster) -> None:
+def test_properties_for_a_cluster_that_runs_without_them_are_refused(tmp_path: Path, cluster: ClusterConfig) -> None:
     write_configuration(broker_files(tmp_path, 1), cluster, 1, {"num.io.threads": "7"})
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as broker:
         write_pid_file(broker_files(tmp_path, 1).pid_file, broker.pid)
@@ -82,7 +82,7 @@ def test_properties_for_a_cluster_that_runs_without_them_are_refused(tmp_path: P
         broker.kill()
 
 
-def test_what_the_disk_refuses_is_an_error_that_names_the_directory(tmp_path: Path, cluster: Cluster) -> None:
+def test_what_the_disk_refuses_is_an_error_that_names_the_directory(tmp_path: Path, cluster: ClusterConfig) -> None:
     (tmp_path / "cluster.json.part").mkdir()
     with pytest.raises(EmbeddedKafkaError, match=f"{tmp_path} cannot be used .*Is a directory"):
         EmbeddedKafka(tmp_path).start()

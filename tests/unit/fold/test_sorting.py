@@ -10,7 +10,7 @@ import pytest
 
 from journal.errors import FrameError
 from journal.fold.engine import Fold
-from journal.fold.sorted_frame import Ids, Run, SortedFrame
+from journal.fold.sorted_frame import Ids, SortedFrame, SortedRun
 from journal.fold.sorting import sort_frame
 from journal.limits import ID_MAX
 from journal.v1.journal_pb2 import Frame, Mark, Operation, OperationType, Record, Update
@@ -41,7 +41,7 @@ def sorted_of(value: Frame, offset: int = OFFSET) -> SortedFrame:
     return sort_frame(value.SerializeToString(), offset, JOURNAL, 0, 1)
 
 
-def runs_of(*operations: Operation) -> list[Run]:
+def runs_of(*operations: Operation) -> list[SortedRun]:
     """The runs of these operations, which do not depend on their layout in bytes."""
     value = frame(2, *operations)
     runs = sorted_of(value).runs
@@ -49,12 +49,12 @@ def runs_of(*operations: Operation) -> list[Run]:
     return runs
 
 
-def ids(run: Run) -> tuple[list[int], list[int], list[int]]:
+def ids(run: SortedRun) -> tuple[list[int], list[int], list[int]]:
     """Ids of added, updated and deleted records."""
     return list(array("q", run.added)), list(array("q", run.updated)), list(array("q", run.deleted))
 
 
-def others(run: Run) -> list[tuple[int, Operation]]:
+def others(run: SortedRun) -> list[tuple[int, Operation]]:
     return [(index, Operation.FromString(raw)) for index, raw in run.others]
 
 
@@ -78,7 +78,7 @@ def test_a_sorted_marker_has_its_nonce_and_no_runs() -> None:
 
 def test_a_heartbeat_changes_nothing() -> None:
     (run,) = runs_of()
-    assert run == Run(array("q"), [], array("q"), [], array("q"), [])
+    assert run == SortedRun(array("q"), [], array("q"), [], array("q"), [])
 
 
 # ---- runs ----------------------------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ def test_a_second_operation_on_a_record_begins_a_run(first: Operation, second: O
     assert kinds_in(runs[1]) == sorted([(second.type, 1), (update(2).type, 2)])
 
 
-def kinds_in(run: Run) -> list[tuple[OperationType, int]]:
+def kinds_in(run: SortedRun) -> list[tuple[OperationType, int]]:
     """Type and record of the plain operations in a run."""
     added, updated, deleted = ids(run)
     plain = [*((add(0).type, each) for each in added), *((update(0).type, each) for each in updated)]

@@ -8,7 +8,7 @@ import pytest
 
 from journal.v1.journal_pb2 import ADD, Mark, Operation, Record, Transaction, Trim
 from journal.verify import ShardReport, verify_shard
-from journal.verify.base import Base, note_transactions, state_digest
+from journal.verify.base import TrimmedBase, note_transactions, state_digest
 from journal.verify.differences import Differences
 from journal.verify.table_state import read_table
 from journal.wire import keys
@@ -28,17 +28,17 @@ def tables(entries: list[WalEntry]) -> dict[bytes, bytes]:
     return fold_entries(entries, JOURNAL, 0, 1, updates_row_bytes_max=BOUND).rows
 
 
-def base_at(entries: list[WalEntry]) -> Base:
+def base_at(entries: list[WalEntry]) -> TrimmedBase:
     """The base that a trim behind these records writes down."""
     rows = tables(entries)
     open_rows: dict[bytes, bytes] = {}
     state, _ = read_table(0, 1, note_transactions(rows.items(), open_rows), Differences(0))
     transactions = [Transaction.FromString(value) for value in open_rows.values()]
     row = Trim(mark=Mark.FromString(rows[keys.mark_key(0)]), digest=state_digest(state), transactions=transactions)
-    return Base.of(row, "trimmed")
+    return TrimmedBase.of(row, "trimmed")
 
 
-def check(entries: list[WalEntry], base: Base, rows: dict[bytes, bytes], start: int = 0) -> ShardReport:
+def check(entries: list[WalEntry], base: TrimmedBase, rows: dict[bytes, bytes], start: int = 0) -> ShardReport:
     """Check a WAL that begins at `start`."""
     return verify_shard(
         0,
