@@ -1,7 +1,7 @@
-"""A transaction as the store knows it: what it stores, routes, acknowledges, changes and declares, until it is settled.
+"""Transactions as the store knows them: what they store, route, acknowledge, change and declare until they are settled.
 
-The journal holds a transaction's operations; this is what their commit or rollback means for the queues, in the order
-in which it was said. What is not durable in it is only here, and does not survive its preparation by a crash.
+The journal holds the operations of a transaction; this is what their commit or rollback means for the queues, in the
+order of acceptance. What is not durable is only here: a crash after the prepare loses it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from journal.errors import JournalError, StateError
+from journal.errors import JournalError, StateError, StoreError, TransactionPreparedError, TransactionUnknownError
 from journal.store.declared import Declarations, Declared
 from journal.store.duplicates import Reservation
 
@@ -23,7 +23,7 @@ class Routed(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """A reference that a commit settles; locked until then."""
+    """A reference that a commit settles; it is locked until then."""
 
     message: int
     queue: int
@@ -39,11 +39,11 @@ class Changed(NamedTuple):
     due: int
     durable: bool
     acknowledged: bool = False
-    """By the same transaction: then it does not stay after all."""
+    """Whether the same transaction acknowledges the reference later, so that it does not stay."""
 
 
 class NotDurable(NamedTuple):
-    """What of a prepared transaction lives in this process only: a load brings back the transaction without it."""
+    """The parts of a prepared transaction that live in this process only: a load brings it back without them."""
 
     messages: tuple[int, ...] = ()
     references: tuple[tuple[int, str], ...] = ()
@@ -60,7 +60,7 @@ class NotDurable(NamedTuple):
 
 
 NOTHING = NotDurable()
-"""All is durable."""
+"""What is told of a transaction of which all is durable."""
 
 
 class TransactionInfo(NamedTuple):
@@ -68,7 +68,7 @@ class TransactionInfo(NamedTuple):
 
     tx: int
     data: bytes
-    """What it was prepared with: an xid."""
+    """The data that it was prepared with: an xid."""
     prepared: bool
     since_ms: int
     """When it began, in ms since 1970; 0 for one that a load brought back."""
@@ -98,29 +98,29 @@ class StoreTransaction:
     data: bytes = b""
     prepared: bool = False
     rolled_back: bool = False
-    """After it was prepared: what it holds goes back once that is durable."""
+    """Whether it was prepared and is rolled back: what it holds goes back once the rollback is durable."""
     refused: JournalError | None = None
-    """Why it can only be rolled back."""
+    """Why it can only be rolled back; None if nothing refuses it."""
     stored: dict[int, bool] = field(default_factory=dict)
-    """Messages: whether durable."""
+    """Messages that it stores, and whether each is durable."""
     routed: list[Routed] = field(default_factory=list)
     taken: list[Taken] = field(default_factory=list)
     changed: dict[tuple[int, int], Changed] = field(default_factory=dict)
-    """By message and queue."""
+    """Changes by (message, queue)."""
     declared: Declarations = field(default_factory=Declarations)
     unclaimed: dict[tuple[int, int], bool] = field(default_factory=dict)
-    """(message, queue) that it acquires for a holder who has let go of everything since, or who has not come back since
-    the load; and whether it counts that they are given back."""
+    """(message, queue) that it acquires for a holder who has let go of everything since, or has not come back since the
+    load. The value says whether giving them back counts as a delivery."""
     reservations: list[Reservation] = field(default_factory=list)
     bodies: dict[int, bytes] = field(default_factory=dict)
     """Bodies of durable messages, for the cache once it is committed."""
     body_bytes: int = 0
     streams: int = 0
-    """Large messages of which it has a part."""
+    """Number of large messages of which it has a part."""
     queues: set[int] = field(default_factory=set)
-    """Those of which it routes, acknowledges or changes messages."""
+    """Queues of which it routes, acknowledges or changes messages."""
     addresses: set[int] = field(default_factory=set)
-    """Those at which it stores messages."""
+    """Addresses at which it stores messages."""
 
     def route(self, message: int, queue: int, *, durable: bool) -> None:
         self.routed.append(Routed(message, queue, durable))
@@ -147,7 +147,7 @@ class StoreTransaction:
             self.body_bytes += len(body)
 
     def acquired_for(self, holder: str) -> set[tuple[int, int]]:
-        """(message, queue) that a holder has by the commit, of those that it changes."""
+        """(message, queue) that it changes and that a holder will have once it is committed."""
         return {key for key, changed in self.changed.items() if changed.holder == holder}
 
     def declares(self, record_id: int) -> bool:
@@ -158,3 +158,48 @@ class StoreTransaction:
             or any(each.entry.record_id == record_id for each in declared.bindings)
             or any(each.record_id == record_id for queue in declared.queues for each in queue.bindings)
         )
+
+
+class KnownTransactions:
+    """Transactions that the store knows. The store's lock guards them."""
+
+    __slots__ = ("declaring", "open", "settling", "stored_in")
+
+    def __init__(self) -> None:
+        self.open: dict[int, StoreTransaction] = {}
+        """Open and prepared transactions by number."""
+        self.settling: list[StoreTransaction] = []
+        """Transactions whose commit or rollback is not durable yet."""
+        self.declaring: dict[int, StoreTransaction] = {}
+        """Transactions that create or destroy addresses, queues or bindings."""
+        self.stored_in: dict[int, int] = {}
+        """Messages that a transaction stores, with its number, until the commit or until the rollback is durable."""
+
+    def find(self, tx: int) -> StoreTransaction:
+        """An open or prepared transaction. Raises TransactionUnknownError."""
+        txn = self.open.get(tx)
+        if txn is None:
+            raise TransactionUnknownError(f"no transaction {tx} is open or prepared")
+        return txn
+
+    def accepting(self, tx: int) -> StoreTransaction:
+        """An open transaction that takes operations.
+
+        Raises TransactionUnknownError, TransactionPreparedError, and what refused the whole transaction before.
+        """
+        txn = self.find(tx)
+        if txn.prepared:
+            raise TransactionPreparedError(f"transaction {tx} is prepared: commit it or roll it back")
+        if txn.refused is not None:
+            raise txn.refused.again()
+        return txn
+
+    def unsettled(self) -> list[StoreTransaction]:
+        """Transactions whose commit or rollback has not begun, or is not durable."""
+        return [*self.open.values(), *self.settling]
+
+    def refuse_rest(self, tx: int, what: str) -> None:
+        """A transaction that has only a part of an operation can only be rolled back."""
+        txn = self.open.get(tx)
+        if txn is not None and txn.refused is None and not txn.prepared:
+            txn.refused = StoreError(f"{what} was cut off: roll the transaction back")

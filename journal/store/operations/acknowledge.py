@@ -14,7 +14,9 @@ from typing import TypeAlias
 from journal.append.completion import Completion
 from journal.append.operations import AnyOperation, DeletedRecords, PlainOperation
 from journal.errors import JournalError, StoreError
-from journal.store.operations.hold import Holding
+from journal.store.operations.change import ReferenceChanges
+from journal.store.operations.core import StoreCore
+from journal.store.operations.discard import MessageDiscard
 from journal.store.pending import COMPLETED, Pending, PendingAll
 from journal.store.queues.entry import QueueEntry
 from journal.store.queues.state import QueueState
@@ -29,25 +31,25 @@ _NOBODY_KNOWS = -1
 """Locks a reference whose acknowledgement an interrupt met: the journal may have it, so nobody is given the message."""
 
 
-class Acknowledging(Holding):
+class AcknowledgeOperations:
     """Operations that settle references."""
+
+    def __init__(self, core: StoreCore, changes: ReferenceChanges, discard: MessageDiscard) -> None:
+        self._core = core
+        self._changes = changes
+        self._discard = discard
 
     # ---- one -------------------------------------------------------------------------------------------------------
 
     def acknowledge(self, message_id: int, queue: str, holder: str = "", tx: int = 0) -> Pending:
-        """Settle a queue's reference; the last one deletes the message in the same group.
-
-        In a transaction it is locked until that is settled. Raises QueueMissingError, MessageMissingError (not there,
-        or acknowledged before), MessageHeldError (another holds it, or a transaction locks it).
-        """
-        with self._lock:
-            state = self._enter()
+        with self._core.lock:
+            state = self._core.enter()
             target = state.queue(queue)
             if tx:
-                return Pending(message_id, self._acknowledge_in(state, [message_id], target, holder, tx))
-            return self._acknowledge(state, message_id, target, holder, Acknowledgement.CONSUMED)
+                return Pending(message_id, self.settle_in(state, [message_id], target, holder, tx))
+            return self.settle(state, message_id, target, holder, Acknowledgement.CONSUMED)
 
-    def _acknowledge(
+    def settle(
         self, state: QueueState, message_id: int, queue: QueueEntry, holder: str, reason: Reason,
         before: list[PlainOperation] | None = None,
     ) -> Pending:  # fmt: skip
@@ -58,43 +60,36 @@ class Acknowledging(Holding):
         completion = None
         try:
             if durable and references == 1 and queue.config.durable and not (chunks or before):
-                completion = self._journal.delete_with_update(message_id, ACKNOWLEDGE, settled, queue_id)
+                completion = self._core.journal.delete_with_update(message_id, ACKNOWLEDGE, settled, queue_id)
             else:
                 operations: list[PlainOperation] = before or []
                 operations += _settling(message_id, durable, references, chunks, queue, settled)
                 if operations:
-                    completion = self._journal.append_all(operations)
+                    completion = self._core.journal.append_all(operations)
         except JournalError:
             raise
         except BaseException:
             state.lock(message_id, queue_id, _NOBODY_KNOWS, holder)
             raise
         if state.acknowledge_row(queue, row) and (chunks or not durable):
-            self._drop_bodies(message_id, chunks)
+            self._discard.drop_bodies(message_id, chunks)
         if completion is None:
             state.settled(message_id, queue_id)
             return Pending(message_id)
-        self._settles(completion, message_id, queue_id)
+        self._core.effects.settles(completion, message_id, queue_id)
         return Pending(message_id, completion)
 
     # ---- many ------------------------------------------------------------------------------------------------------
 
     def acknowledge_all(self, message_ids: Sequence[int], queue: str, holder: str = "", tx: int = 0) -> PendingAll:
-        """Settle many references of one queue, in one group: what as many `acknowledge` do, but all or none.
-
-        Raises what `acknowledge` raises for one of them, whose id the error has as `message`; then none was settled.
-        StoreError also for a message that is given twice, InvalidOperationError also for more than a group takes (the
-        journal's `queue_operations_max`, of which each takes two, and a chunk of a large one takes one;
-        `queue_bytes_max`).
-        """
-        with self._lock:
-            state = self._enter()
+        with self._core.lock:
+            state = self._core.enter()
             target = state.queue(queue)
             if not message_ids:
                 return PendingAll(())
             if tx:
                 _require_each_once(message_ids)
-                return PendingAll(message_ids, self._acknowledge_in(state, message_ids, target, holder, tx))
+                return PendingAll(message_ids, self.settle_in(state, message_ids, target, holder, tx))
             settled = encode_acknowledgement(Acknowledgement.CONSUMED, holder)
             queue_id = target.record_id
             run = state.to_acknowledge_run(message_ids, queue_id, holder) if target.config.durable else None
@@ -104,7 +99,7 @@ class Acknowledging(Holding):
             deleted = DeletedRecords(message_ids, ACKNOWLEDGE, settled, queue_id)
             completion = self._append_settled(state, [deleted], message_ids, queue_id, holder)
             state.acknowledge_run(target, run)
-            self._when_durable(completion, state.settled_run, run, queue_id)
+            self._core.effects.when_durable(completion, state.settled_run, run, queue_id)
             return PendingAll(message_ids, completion)
 
     def _acknowledge_each(
@@ -131,9 +126,9 @@ class Acknowledging(Holding):
             chunks = state.remainder(message_id)[2]
             # looked up again: what was looked at behind it may have been brought to memory, and its row moved
             if state.acknowledge(message_id, queue_id, holder):
-                self._drop_bodies(message_id, chunks)
+                self._discard.drop_bodies(message_id, chunks)
             if completion is not None and message_id in written:
-                self._settles(completion, message_id, queue_id)
+                self._core.effects.settles(completion, message_id, queue_id)
             else:
                 state.settled(message_id, queue_id)
         return PendingAll(message_ids) if completion is None else PendingAll(message_ids, completion)
@@ -147,7 +142,7 @@ class Acknowledging(Holding):
         holder: str,
     ) -> Completion:
         try:
-            return self._journal.append_all(operations)
+            return self._core.journal.append_all(operations)
         except JournalError:
             raise
         except BaseException:
@@ -157,12 +152,12 @@ class Acknowledging(Holding):
 
     # ---- in transactions -------------------------------------------------------------------------------------------
 
-    def _acknowledge_in(
+    def settle_in(
         self, state: QueueState, message_ids: Sequence[int], queue: QueueEntry, holder: str, tx: int,
         reason: Reason = Acknowledgement.CONSUMED,
     ) -> Completion:  # fmt: skip
         """All of them, or none."""
-        txn = self._transaction(tx)
+        txn = self._core.transactions.accepting(tx)
         queue_id = queue.record_id
         operations: list[PlainOperation] = []
         taken: list[Taken] = []
@@ -173,14 +168,14 @@ class Acknowledging(Holding):
                 has_it = holder
                 if (message_id, queue_id) in txn.changed:
                     # for everybody else: a load locks it for that one, and a rollback gives it back
-                    has_it = self._reference(message_id, queue).holder or holder
+                    has_it = self._core.reference(message_id, queue).holder or holder
                 data = encode_acknowledgement(reason, has_it)
-                if self._lock_in(state, txn, message_id, queue, holder):
+                if self._changes.lock_in(state, txn, message_id, queue, holder):
                     locked.append(message_id)
                 if durable:
                     operations.append((UPDATE, message_id, ACKNOWLEDGE, data, False, queue_id))
                 taken.append(Taken(message_id, queue_id, has_it, durable))
-            completion = self._journal.append_all(operations, tx=tx) if operations else COMPLETED
+            completion = self._core.journal.append_all(operations, tx=tx) if operations else COMPLETED
         except JournalError:
             for message_id in locked:
                 state.unlock(message_id, queue_id)

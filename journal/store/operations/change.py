@@ -1,7 +1,7 @@
 """What transactions make of references that stay: acquired, given back, counted, scheduled.
 
-The reference is locked from the acceptance of the first such operation on, and the transaction sees it as it has left
-it; everybody else sees it as it was, locked. What became of it is true for all once the commit is durable.
+The first such operation locks the reference when it is accepted. The transaction sees the reference as the transaction
+has left it; everybody else sees it as it was, locked. The change holds for all once the commit is durable.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from journal.errors import JournalError, MessageHeldError
 from journal.store.model import ReferenceInfo, ReferenceState
-from journal.store.operations.transactions import Settling
+from journal.store.operations.core import StoreCore
 from journal.store.pending import Pending
 from journal.store.queues.entry import QueueEntry
 from journal.store.queues.state import QueueState
@@ -21,19 +21,18 @@ from journal.v1.store_pb2 import REFERENCE, Reference
 Change: TypeAlias = Reference.Change.ValueType
 
 
-class Changing(Settling):
-    """References inside transactions."""
+class ReferenceChanges:
+    """Changes of references inside transactions. Its callers hold the store's lock."""
 
-    def _reference(self, message_id: int, queue: QueueEntry) -> ReferenceInfo:
-        """Raises MessageMissingError for a message that is not in the queue (any more, or yet)."""
-        return self._state.reference(message_id, queue.record_id)
+    def __init__(self, core: StoreCore) -> None:
+        self._core = core
 
-    def _seen_by(self, txn: StoreTransaction, message_id: int, queue: QueueEntry) -> ReferenceInfo:
+    def seen_by(self, txn: StoreTransaction, message_id: int, queue: QueueEntry) -> ReferenceInfo:
         """A reference as a transaction has left it.
 
         Raises MessageMissingError, MessageHeldError (another transaction locks it, or this one has acknowledged it).
         """
-        info = self._reference(message_id, queue)
+        info = self._core.reference(message_id, queue)
         changed = txn.changed.get((message_id, queue.record_id))
         if changed is None:
             if info.state is ReferenceState.LOCKED:
@@ -47,7 +46,7 @@ class Changing(Settling):
             state=ReferenceState.HELD if holder else waits, holder=holder, deliveries=deliveries, due=due, tx=0
         )
 
-    def _change_in(
+    def change_in(
         self,
         state: QueueState,
         txn: StoreTransaction,
@@ -59,10 +58,10 @@ class Changing(Settling):
         deliveries: int,
         due: int,
     ) -> Pending:
-        """Write down what a transaction makes of a reference, which it locks."""
+        """Append what a transaction makes of a reference, and lock the reference."""
         message_id, queue_id = seen.message, queue.record_id
         data = encode_reference(change, holder, deliveries, due)
-        durable = queue.config.durable and message_id not in self._volatile
+        durable = queue.config.durable and message_id not in self._core.volatile
         key = (message_id, queue_id)
         newly = key not in txn.changed
         if newly:
@@ -70,7 +69,7 @@ class Changing(Settling):
         pending = Pending(message_id)
         if durable:
             try:
-                pending.completion = self._journal.update(
+                pending.completion = self._core.journal.update(
                     message_id, REFERENCE, data, replaceable=True, subject=queue_id, tx=txn.tx
                 )
             except JournalError:
@@ -80,10 +79,10 @@ class Changing(Settling):
         txn.change(key, Changed(holder, deliveries, due, durable))
         return pending
 
-    def _lock_in(
+    def lock_in(
         self, state: QueueState, txn: StoreTransaction, message_id: int, queue: QueueEntry, holder: str
     ) -> bool:
-        """Lock a reference for its acknowledgement by a transaction; False if that has changed, and so locked, it.
+        """Lock a reference for its acknowledgement by a transaction; False if the transaction's change has locked it.
 
         Raises what `QueueState.lock` raises, and MessageHeldError for another holder than the transaction has made it.
         """
@@ -97,18 +96,19 @@ class Changing(Settling):
             raise MessageHeldError(f"message {message_id} is held by {changed.holder!r}", message_id)
         return False
 
-    def _holder_of(self, message_id: int, queue: QueueEntry, tx: int) -> str:
-        """Who has a message, as the transaction has left it."""
-        info = self._reference(message_id, queue)
-        txn = self._transactions.get(tx)
+    def holder_of(self, message_id: int, queue: QueueEntry, tx: int) -> str:
+        """The holder of a message, as the transaction has left it; empty for none."""
+        info = self._core.reference(message_id, queue)
+        txn = self._core.transactions.open.get(tx)
         changed = None if txn is None else txn.changed.get((message_id, queue.record_id))
         return info.holder if changed is None else changed.holder
 
-    def _require_unchanged(self, message_id: int, queue: QueueEntry, info: ReferenceInfo) -> None:
+    def require_unchanged(self, message_id: int, queue: QueueEntry, info: ReferenceInfo) -> None:
         """Raises MessageHeldError for a reference that a transaction changes."""
         if info.state is not ReferenceState.LOCKED:
             return
-        for txn in (*self._settling, self._transactions.get(info.tx)):
+        transactions = self._core.transactions
+        for txn in (*transactions.settling, transactions.open.get(info.tx)):
             if txn is not None and (message_id, queue.record_id) in txn.changed:
                 raise MessageHeldError(f"message {message_id} is locked by transaction {txn.tx}", message_id)
 

@@ -14,8 +14,9 @@ from journal.errors import (
     StateError,
 )
 from journal.store.model import DELIVERIES_MAX, Delivery, ReferenceState
-from journal.store.operations.acknowledge import Acknowledging
-from journal.store.operations.change import Change, Changing
+from journal.store.operations.change import Change, ReferenceChanges
+from journal.store.operations.core import StoreCore
+from journal.store.operations.hold import HoldOperations
 from journal.store.pending import Pending
 from journal.store.queues.entry import QueueEntry
 from journal.store.queues.state import QueueState, require_in_time
@@ -24,63 +25,58 @@ from journal.store.transactions import StoreTransaction
 from journal.v1.store_pb2 import REFERENCE, Reference
 
 
-class Consuming(Acknowledging):
+class ConsumeOperations:
     """Operations on references."""
+
+    def __init__(self, core: StoreCore, changes: ReferenceChanges, hold: HoldOperations) -> None:
+        self._core = core
+        self._changes = changes
+        self._hold = hold
 
     # ---- acquiring and giving back ---------------------------------------------------------------------------------
 
     def take(self, queue: str, holder: str) -> Delivery | None:
-        """Acquire the first message of a queue that is ready; None if none is, or this node may hand out nothing now.
-
-        What has expired is passed, up to 250 of it; if that is not enough, None, and `next_due` has passed. Raises
-        QueueMissingError, InvalidOperationError (a holder has a name).
-        """
         _require_name(holder)
-        with self._lock:
-            state = self._enter()
+        core = self._core
+        with core.lock:
+            state = core.enter()
             target = state.queue(queue)
-            if not self._journal.current:
+            if not core.journal.current:
                 return None
-            now_ms = self._clock_ms()
-            self._let_go_of_absent()
-            self._give_back_left()
+            now_ms = core.clock_ms()
+            self._hold.let_go_of_absent()
+            self._hold.give_back_left()
             queue_id = target.record_id
             delivery = state.take(queue_id, holder, now_ms)
             if delivery is None:
                 return None
             message_id, deliveries = delivery
-            if target.config.durable and message_id not in self._volatile:
+            if target.config.durable and message_id not in core.volatile:
                 try:
                     data = encode_reference(Reference.ACQUIRED, holder, deliveries)
-                    self._journal.update(message_id, REFERENCE, data, replaceable=True, subject=queue_id)
+                    core.journal.update(message_id, REFERENCE, data, replaceable=True, subject=queue_id)
                 except JournalError:
                     state.release(message_id, queue_id, holder, counts=False)
                     raise
             return delivery
 
     def acquire(self, message_id: int, queue: str, holder: str, tx: int = 0, *, checked: bool = False) -> Pending:
-        """Acquire a certain message; one that `holder` has already stays its own. In a transaction: from its commit on.
-
-        `checked`: another store that gets the same has found that its node may hand it out, and that its time is right.
-        That holds here too.
-
-        Raises QueueMissingError, MessageMissingError, MessageExpiredError (nobody had it, and it has expired),
-        MessageHeldError (another has it, a transaction, or it is not due yet), StateError (this node may hand out
-        nothing now), InvalidOperationError (a holder has a name).
-        """
         _require_name(holder)
-        with self._lock:
-            state = self._enter()
+        core = self._core
+        with core.lock:
+            state = core.enter()
             target = state.queue(queue)
-            if not checked and not self._journal.current:
+            if not checked and not core.journal.current:
                 raise StateError("this node does not know that it is still the active one")
             if tx:
-                return self._acquire_in(state, self._transaction(tx), message_id, target, holder, checked=checked)
+                return self._acquire_in(
+                    state, core.transactions.accepting(tx), message_id, target, holder, checked=checked
+                )
             queue_id = target.record_id
-            was_held = self._reference(message_id, target).state is ReferenceState.HELD
-            delivery = state.acquire(message_id, queue_id, holder, None if checked else self._clock_ms())
+            was_held = core.reference(message_id, target).state is ReferenceState.HELD
+            delivery = state.acquire(message_id, queue_id, holder, None if checked else core.clock_ms())
             if was_held:
-                return Pending(message_id, self._journal.flush())
+                return Pending(message_id, core.journal.flush())
             try:
                 return self._note(Reference.ACQUIRED, message_id, target, holder, delivery.deliveries, 0)
             except JournalError:
@@ -91,13 +87,13 @@ class Consuming(Acknowledging):
         self, state: QueueState, txn: StoreTransaction, message_id: int, queue: QueueEntry, holder: str, *,
         checked: bool,
     ) -> Pending:  # fmt: skip
-        seen = self._seen_by(txn, message_id, queue)
+        seen = self._changes.seen_by(txn, message_id, queue)
         if seen.holder not in ("", holder):
             raise MessageHeldError(f"message {message_id} is held by {seen.holder!r}", message_id)
         if not (seen.holder or checked):
-            require_in_time(message_id, state.message(message_id).expires, seen.due, self._clock_ms())
+            require_in_time(message_id, state.message(message_id).expires, seen.due, self._core.clock_ms())
         due = seen.due if seen.holder else 0
-        pending = self._change_in(
+        pending = self._changes.change_in(
             state, txn, Reference.ACQUIRED, seen, queue, holder=holder, deliveries=seen.deliveries, due=due
         )
         txn.unclaimed.pop((message_id, queue.record_id), None)
@@ -105,24 +101,19 @@ class Consuming(Acknowledging):
         return pending
 
     def release(self, message_id: int, queue: str, holder: str = "", tx: int = 0, *, counts: bool = True) -> Pending:
-        """Give a message back: it is ready in its place again, in one step with what that counts.
-
-        `counts`: it was delivered once more; false for one that its client never saw. Without `holder`: whoever has it.
-        Raises QueueMissingError, MessageMissingError, MessageHeldError (nobody holds it, or another does, or a
-        transaction has locked it).
-        """
-        with self._lock:
-            state = Changing._enter(self)  # what its holder's time is over for is given back by this as well
+        core = self._core
+        with core.lock:
+            state = core.enter(let_go=False)  # what its holder's time is over for is given back by this as well
             target = state.queue(queue)
-            txn = self._transaction(tx) if tx else None
-            info = self._reference(message_id, target) if txn is None else self._seen_by(txn, message_id, target)
+            txn = core.transactions.accepting(tx) if tx else None
+            info = core.reference(message_id, target) if txn is None else self._changes.seen_by(txn, message_id, target)
             if info.state is not ReferenceState.HELD or holder not in ("", info.holder):
                 raise MessageHeldError(
                     f"message {message_id} is {info.state.value} in {queue}, by {info.holder!r}", message_id
                 )
             count, due = info.deliveries + counts, info.due
             if txn is not None:
-                return self._change_in(
+                return self._changes.change_in(
                     state, txn, Reference.RELEASED, info, target, holder="", deliveries=count, due=due
                 )
             pending = self._note(Reference.RELEASED, message_id, target, "", count, due)
@@ -132,24 +123,20 @@ class Consuming(Acknowledging):
     # ---- what a reference says -------------------------------------------------------------------------------------
 
     def deliveries(self, message_id: int, queue: str, count: int, tx: int = 0) -> Pending:
-        """Set how often a message was delivered, as its broker counts: 0 to `DELIVERIES_MAX`.
-
-        Raises QueueMissingError, MessageMissingError, MessageHeldError (a transaction changes it; in a transaction:
-        another one has locked it), InvalidOperationError.
-        """
         if not 0 <= count <= DELIVERIES_MAX:
             raise InvalidOperationError(f"{count} deliveries are not 0 to {DELIVERIES_MAX}")
-        with self._lock:
-            state = self._enter()
+        core = self._core
+        with core.lock:
+            state = core.enter()
             target = state.queue(queue)
             if tx:
-                txn = self._transaction(tx)
-                seen = self._seen_by(txn, message_id, target)
-                return self._change_in(
+                txn = core.transactions.accepting(tx)
+                seen = self._changes.seen_by(txn, message_id, target)
+                return self._changes.change_in(
                     state, txn, Reference.DELIVERED, seen, target, holder=seen.holder, deliveries=count, due=seen.due
                 )
-            info = self._reference(message_id, target)
-            self._require_unchanged(message_id, target, info)
+            info = core.reference(message_id, target)
+            self._changes.require_unchanged(message_id, target, info)
             state.deliveries(message_id, target.record_id, count)
             try:
                 return self._note(Reference.DELIVERED, message_id, target, info.holder, count, info.due)
@@ -158,19 +145,15 @@ class Consuming(Acknowledging):
                 raise
 
     def schedule(self, message_id: int, queue: str, due: int, tx: int = 0) -> Pending:
-        """Deliver a message not before `due` (ms since 1970, 0: at once); of one that is held, once it is given back.
-
-        Raises QueueMissingError, MessageMissingError, MessageHeldError (a transaction has locked it),
-        InvalidOperationError (a time that is none).
-        """
         require_due(due)
-        with self._lock:
-            state = self._enter()
+        core = self._core
+        with core.lock:
+            state = core.enter()
             target = state.queue(queue)
             if tx:
-                txn = self._transaction(tx)
-                seen = self._seen_by(txn, message_id, target)
-                return self._change_in(
+                txn = core.transactions.accepting(tx)
+                seen = self._changes.seen_by(txn, message_id, target)
+                return self._changes.change_in(
                     state,
                     txn,
                     Reference.SCHEDULED,
@@ -180,7 +163,7 @@ class Consuming(Acknowledging):
                     deliveries=seen.deliveries,
                     due=due,
                 )
-            info = self._reference(message_id, target)
+            info = core.reference(message_id, target)
             state.schedule(message_id, target.record_id, due)
             try:
                 return self._note(Reference.SCHEDULED, message_id, target, info.holder, info.deliveries, due)
@@ -193,9 +176,9 @@ class Consuming(Acknowledging):
     ) -> Pending:
         """Write down what became of a reference, if it is durable."""
         data = encode_reference(change, holder, deliveries, due)
-        if message_id in self._volatile or not queue.config.durable:
+        if message_id in self._core.volatile or not queue.config.durable:
             return Pending(message_id)
-        completion = self._journal.update(message_id, REFERENCE, data, replaceable=True, subject=queue.record_id)
+        completion = self._core.journal.update(message_id, REFERENCE, data, replaceable=True, subject=queue.record_id)
         return Pending(message_id, completion)
 
 

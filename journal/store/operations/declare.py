@@ -26,7 +26,9 @@ from journal.store.declared import (
 )
 from journal.store.duplicates import DuplicateWindow
 from journal.store.model import QueueConfig
-from journal.store.operations.core import StoreBase
+from journal.store.operations.core import StoreCore
+from journal.store.operations.discard import MessageDiscard
+from journal.store.operations.ids import StoreIds
 from journal.store.pending import Pending
 from journal.store.queues.entry import BindingEntry
 from journal.store.queues.state import QueueState
@@ -41,132 +43,118 @@ def virtual_shard_of(address: str) -> int:
     return zlib.crc32(address.encode()) % VIRTUAL_SHARDS
 
 
-class Declaring(StoreBase):
-    """Operations on what messages go through. In a transaction: see `journal.store.declared`."""
+class DeclareOperations:
+    """Operations on what messages go through. `journal.store.declared` says what they are in a transaction."""
+
+    def __init__(self, core: StoreCore, ids: StoreIds, discard: MessageDiscard) -> None:
+        self._core = core
+        self._ids = ids
+        self._discard = discard
 
     # ---- addresses -------------------------------------------------------------------------------------------------
 
     def create_address(self, name: str, duplicate_window: int = 0, tx: int = 0) -> Pending:
-        """An address; it remembers the last `duplicate_window` duplicate-detection ids.
-
-        In a transaction: there for others from its commit on, for its own queues at once. Raises AddressExistsError
-        (also if a transaction creates or destroys it).
-        """
         _require_name("an address", name)
         data = encode_address(name, duplicate_window)
-        with self._lock:
-            state = self._enter()
-            txn = self._transaction(tx) if tx else None
-            for other in self._declaring.values():
+        core = self._core
+        with core.lock:
+            state = core.enter()
+            txn = core.transactions.accepting(tx) if tx else None
+            for other in core.transactions.declaring.values():
                 if other.declared.claims_address(name, own=other is txn):
                     raise AddressExistsError(f"transaction {other.tx} creates or destroys address {name!r}")
-            record_id = self._journal.new_id(virtual_shard_of(name))
+            record_id = core.journal.new_id(virtual_shard_of(name))
             state.add_address(record_id, name, duplicate_window)
             if txn is not None:
                 state.remove_address(name)
-                completion = self._journal.add(record_id, ADDRESS, data, tx=tx)
+                completion = core.journal.add(record_id, ADDRESS, data, tx=tx)
                 self._declare(txn, AddressDeclared(True, record_id, name, duplicate_window))
                 return Pending(record_id, completion)
             try:
-                completion = self._journal.add(record_id, ADDRESS, data)
+                completion = core.journal.add(record_id, ADDRESS, data)
             except JournalError:
                 state.remove_address(name)
                 raise
             if duplicate_window:
-                self._windows[record_id] = DuplicateWindow(record_id, duplicate_window)
+                core.windows[record_id] = DuplicateWindow(record_id, duplicate_window)
             return Pending(record_id, completion)
 
     def destroy_address(self, name: str, tx: int = 0) -> Pending:
-        """An address without queues; messages that no queue ever got go with it.
-
-        In a transaction it is gone for everybody at once, and back if that is rolled back. Raises AddressMissingError,
-        AddressInUseError (it has queues, or a transaction creates or destroys some, or stores messages there).
-        """
-        with self._lock:
-            state = self._enter()
-            txn = self._transaction(tx) if tx else None
+        core = self._core
+        with core.lock:
+            state = core.enter()
+            txn = core.transactions.accepting(tx) if tx else None
             entry = state.address(name)
-            if self._taking_in.has(entry.record_id):
+            if self._discard.taking_in.has(entry.record_id):
                 raise AddressInUseError(f"messages are on their way to address {name} from a topic: try again")
-            unsettled = [*self._transactions.values(), *(txn for txn in self._settling if txn.rolled_back)]
-            stored_in = {txn.tx for txn in unsettled if entry.record_id in txn.addresses}
+            rolled_back = [txn for txn in core.transactions.settling if txn.rolled_back]
+            storing = [*core.transactions.open.values(), *rolled_back]
+            stored_in = {txn.tx for txn in storing if entry.record_id in txn.addresses}
             if stored_in:
                 raise AddressInUseError(f"transactions {sorted(stored_in)} store messages at address {name}")
-            for other in self._declaring.values():
+            for other in core.transactions.declaring.values():
                 if other.declared.needs_address(name, own=other is txn):
                     raise AddressInUseError(f"transaction {other.tx} creates or destroys queues of address {name}")
             state.remove_address(name)
             try:
-                completion = self._journal.delete(entry.record_id, tx=tx)
+                completion = core.journal.delete(entry.record_id, tx=tx)
             except JournalError:
                 state.add_address(entry.record_id, name, entry.duplicate_window)
                 raise
             if txn is not None:
                 self._declare(txn, AddressDeclared(False, entry.record_id, name, entry.duplicate_window))
                 return Pending(entry.record_id, completion)
-            self._windows.pop(entry.record_id, None)
-            self._leaving.append(self._unrouted.parts(entry.record_id))
-        self._discard_leaving()
+            core.windows.pop(entry.record_id, None)
+            self._discard.leaving.append(self._discard.unrouted.parts(entry.record_id))
+        self._discard.discard_leaving()
         return Pending(entry.record_id, completion)
 
     # ---- queues ----------------------------------------------------------------------------------------------------
 
     def create_queue(self, config: QueueConfig, tx: int = 0) -> Pending:
-        """A queue of an address that exists, or that the transaction creates.
-
-        In a transaction: there for others from its commit on, for its own bindings at once. Raises AddressMissingError,
-        QueueExistsError (that name, or that durable subscription of its client at whatever address; also if a
-        transaction creates or destroys it), InvalidOperationError (its own address takes its dead or its expired).
-        """
         _require_name("a queue", config.name)
         if config.address in (config.dead_letter_address, config.expiry_address):
             raise InvalidOperationError(
                 f"queue {config.name!r} cannot send what is dead or has expired to its own address {config.address!r}"
             )
         data = encode_queue(config)
-        with self._lock:
-            state = self._enter()
-            txn = self._transaction(tx) if tx else None
-            for other in self._declaring.values():
+        core = self._core
+        with core.lock:
+            state = core.enter()
+            txn = core.transactions.accepting(tx) if tx else None
+            for other in core.transactions.declaring.values():
                 if other.declared.claims_queue(config, own=other is txn):
                     raise QueueExistsError(f"transaction {other.tx} creates or destroys queue {config.name!r}")
             state.require_new_subscription(config)
             if txn is not None:
                 return self._create_queue_in(state, txn, config, data)
             state.require_new_name(config)
-            pending = Pending(self._new_id(state.address(config.address), durable=config.durable))
+            pending = Pending(self._ids.new(state.address(config.address), durable=config.durable))
             if config.durable:
-                pending.completion = self._journal.add(pending.id, QUEUE, data)
+                pending.completion = core.journal.add(pending.id, QUEUE, data)
             state.add_queue(pending.id, config)
             return pending
 
     def _create_queue_in(self, state: QueueState, txn: StoreTransaction, config: QueueConfig, data: bytes) -> Pending:
         state.require_new_name(config)
         made = txn.declared.made_address(config.address)
-        record_id = self._new_id(made or state.address(config.address), durable=config.durable)
+        record_id = self._ids.new(made or state.address(config.address), durable=config.durable)
         pending = Pending(record_id)
         if config.durable:
-            pending.completion = self._journal.add(record_id, QUEUE, data, tx=txn.tx)
+            pending.completion = self._core.journal.add(record_id, QUEUE, data, tx=txn.tx)
         self._declare(txn, QueueDeclared(True, record_id, config))
         return pending
 
     def destroy_queue(self, name: str, tx: int = 0) -> Pending:
-        """A queue with what it holds. Messages whose last reference that was are deleted in bounded groups behind it.
-
-        In a transaction it is gone for everybody at once, with its messages, and back if that is rolled back. Raises
-        QueueMissingError, QueueInDoubtError (transactions, this one included, whose settlement is not durable add
-        messages to it, have acknowledged or changed some, or bind it; or what is taken in settles some).
-        """
-        with self._lock:
-            state = self._enter()
-            txn = self._transaction(tx) if tx else None
+        core = self._core
+        with core.lock:
+            state = core.enter()
+            txn = core.transactions.accepting(tx) if tx else None
             entry = state.queue(name)
             record_id = entry.record_id
-            unsettled = [*self._transactions.values(), *self._settling]
-            touching = {each.tx for each in unsettled if record_id in each.queues}
-            touching |= {
-                each.tx for each in self._declaring.values() if each.declared.needs_queue(record_id, own=each is txn)
-            }
+            touching = {each.tx for each in core.transactions.unsettled() if record_id in each.queues}
+            declaring = core.transactions.declaring.values()
+            touching |= {each.tx for each in declaring if each.declared.needs_queue(record_id, own=each is txn)}
             if touching:
                 raise QueueInDoubtError(f"transactions {sorted(touching)} hold messages of queue {name}: settle them")
             if entry.locked:
@@ -176,34 +164,31 @@ class Declaring(StoreBase):
             if entry.config.durable:
                 going = [record_id, *(binding.record_id for binding in bindings)]
                 deletes: list[PlainOperation] = [(DELETE, each, 0, b"", False, 0) for each in going]
-                pending.completion = self._journal.append_all(deletes, tx=tx)
+                pending.completion = core.journal.append_all(deletes, tx=tx)
             if txn is None:
-                self._leaving.append(state.remove_queue(name))
+                self._discard.leaving.append(state.remove_queue(name))
             else:
                 state.unlist_queue(entry)
                 self._declare(txn, QueueDeclared(False, record_id, entry.config, bindings))
-        self._discard_leaving()
+        self._discard.discard_leaving()
         return pending
 
     # ---- bindings --------------------------------------------------------------------------------------------------
 
     def bind(self, queue: str, key: str = "", filter: str = "", tx: int = 0, *, id: int = 0) -> Pending:
-        """A binding of a queue: the key and filter by which its broker routes to it.
-
-        In a transaction: from its commit on; the queue may be one that it creates. Raises QueueMissingError.
-        """
-        with self._lock:
-            state = self._enter()
-            txn = self._transaction(tx) if tx else None
+        core = self._core
+        with core.lock:
+            state = core.enter()
+            txn = core.transactions.accepting(tx) if tx else None
             made = None if txn is None else txn.declared.made_queue(queue)
             entry = made or state.queue(queue)
             made_there = None if txn is None else txn.declared.made_address(entry.config.address)
             address = made_there or state.address(entry.config.address)
-            record_id = self._new_id(address, id, durable=entry.config.durable)
+            record_id = self._ids.new(address, id, durable=entry.config.durable)
             data = encode_binding(entry.record_id, key, filter)
             pending = Pending(record_id)
             if entry.config.durable:
-                pending.completion = self._journal.add(record_id, BINDING, data, tx=tx)
+                pending.completion = core.journal.add(record_id, BINDING, data, tx=tx)
             if txn is None:
                 state.add_binding(record_id, entry.record_id, key, filter)
             else:
@@ -212,16 +197,16 @@ class Declaring(StoreBase):
             return pending
 
     def unbind(self, binding_id: int, tx: int = 0) -> Pending:
-        """Raises StoreError if there is no such binding. In a transaction it is back if that is rolled back."""
-        with self._lock:
-            state = self._enter()
-            txn = self._transaction(tx) if tx else None
+        core = self._core
+        with core.lock:
+            state = core.enter()
+            txn = core.transactions.accepting(tx) if tx else None
             binding = state.remove_binding(binding_id)
             config = state.queue_of(binding.queue_id).config
             pending = Pending(binding_id)
             if config.durable:
                 try:
-                    pending.completion = self._journal.delete(binding_id, tx=tx)
+                    pending.completion = core.journal.delete(binding_id, tx=tx)
                 except JournalError:
                     state.add_binding(*binding)
                     raise
@@ -231,12 +216,11 @@ class Declaring(StoreBase):
 
     def _declare(self, txn: StoreTransaction, declared: Declared) -> None:
         txn.declared.add(declared)
-        self._declaring[txn.tx] = txn
+        self._core.transactions.declaring[txn.tx] = txn
 
     def bindings(self, queue: str) -> list[BindingEntry]:
-        """Raises QueueMissingError."""
-        with self._lock:
-            state = self._enter()
+        with self._core.lock:
+            state = self._core.enter()
             return state.bindings(state.queue(queue).record_id)
 
 

@@ -1,5 +1,4 @@
-"""What holders have: all of it given back when they let go; what they held before a load, when they do not come back
-for it in time."""
+"""Everything that a holder holds: given back when the holder lets go, or does not come back in time after a load."""
 
 from __future__ import annotations
 
@@ -9,96 +8,97 @@ from itertools import islice
 from journal.append.operations import PlainOperation
 from journal.errors import FullError, MessageMissingError, QueueMissingError
 from journal.store.model import ReferenceState
-from journal.store.operations.change import Changing
+from journal.store.operations.core import StoreCore
 from journal.store.pending import Pending
-from journal.store.queues.state import QueueState
 from journal.store.records import encode_reference
 from journal.v1.journal_pb2 import UPDATE
 from journal.v1.store_pb2 import REFERENCE, Reference
 
 _TOLD_AT_ONCE = 200
-"""Messages that a holder has, told while others wait for the store."""
+"""Messages of a holder that are told in one turn of the lock."""
 
 
-class Holding(Changing):
-    """Operations on all that a holder has."""
+class HoldOperations:
+    """Operations on everything that a holder holds."""
 
-    def _enter(self) -> QueueState:
-        """Also as of the time: what the absent have not come back for is given back when that is over."""
-        state = Changing._enter(self)  # named: `super()` takes three times as long
-        if self._absent:
-            self._let_go_in_passing()
-        return state
+    def __init__(self, core: StoreCore) -> None:
+        self._core = core
+        self._come_back: dict[tuple[int, int], None] = {}
+        """(message, queue) to be given back if still held over: a transaction had it locked when its holder let go."""
 
     def release_holder(self, name: str, *, counts: bool = True) -> Pending:
-        """Give back everything that a holder holds now, in bounded groups; done when the last of them is.
-
-        `counts`: each counts one delivery more; false for what its client never saw. Others are let in between the
-        groups. After a FullError the rest is still held: call it again.
-        """
+        core = self._core
         pending = Pending(0)
-        with self._lock:
-            rows = self._enter().rows_of(name)
+        with core.lock:
+            rows = core.enter().rows_of(name)
             # at once: a transaction may settle before the last group
-            self._absent.pop(name, None)
-            for txn in (*self._transactions.values(), *self._settling):
+            core.absent.pop(name, None)
+            for txn in core.transactions.unsettled():
                 txn.unclaimed.update(dict.fromkeys(txn.acquired_for(name), counts))
         batch = self._released_at_once
         for start in range(0, len(rows), batch):
-            with self._lock:
-                state = self._enter()
-                held = state.let_go(name, rows[start : start + batch], counts=counts)
-                pending = self._release_all(state, held, counts=counts) or pending
-        return pending
-
-    @property
-    def _released_at_once(self) -> int:
-        return self._settings.operations_at_once(self._settings.release_operations_max, self._journal.limits)
-
-    def _release_all(
-        self, state: QueueState, held: list[tuple[int, int]], *, counts: bool, wait: bool = True
-    ) -> Pending | None:
-        operations: list[PlainOperation] = []
-        for message_id, queue_id in held:
-            queue = state.queue_of(queue_id)
-            if queue.config.durable and message_id not in self._volatile:
-                info = self._reference(message_id, queue)
-                data = encode_reference(Reference.RELEASED, "", info.deliveries + counts, info.due)
-                operations.append((UPDATE, message_id, REFERENCE, data, True, queue_id))
-        pending = None
-        if operations:
-            pending = Pending(0, self._journal.append_all(operations, wait=wait))
-        for message_id, queue_id in held:
-            state.release(message_id, queue_id, counts=counts)
+            with core.lock:
+                held = core.enter().let_go(name, rows[start : start + batch], counts=counts)
+                pending = self._release_all(held, counts=counts) or pending
         return pending
 
     def reattach(self, holder: str) -> list[tuple[int, str]]:
-        """(message, queue) that a holder has from before a load: they stay its own. In order of acquisition."""
-        with self._lock:
-            state = self._enter()
-            self._let_go_of_absent()
-            self._absent.pop(holder, None)
-            for txn in (*self._transactions.values(), *self._settling):
+        core = self._core
+        with core.lock:
+            state = core.enter()
+            self.let_go_of_absent()
+            core.absent.pop(holder, None)
+            for txn in core.transactions.unsettled():
                 for key in txn.acquired_for(holder):
                     txn.unclaimed.pop(key, None)
             rows = state.reattach(holder)
         found: list[tuple[int, str]] = []
         for start in range(0, len(rows), _TOLD_AT_ONCE):
-            with self._lock:
-                state = self._enter()
+            with core.lock:
+                state = core.enter()
                 held = state.held_of(holder, rows[start : start + _TOLD_AT_ONCE])
                 found += [(message, state.queue_of(queue).config.name) for message, queue in held]
         return found
 
-    def _collect(self) -> None:
-        super()._collect()
-        self._give_back_left()
+    def holders(self) -> list[str]:
+        with self._core.lock:
+            return self._core.enter().holders()
 
-    def _give_back_left(self) -> None:
-        """Go on with what came back from transactions after its holder had let go of it."""
-        if not self._let_go:
+    @property
+    def _released_at_once(self) -> int:
+        settings = self._core.settings
+        return settings.operations_at_once(settings.release_operations_max, self._core.journal.limits)
+
+    def _release_all(self, held: list[tuple[int, int]], *, counts: bool, wait: bool = True) -> Pending | None:
+        """Give back references in one group; None if none of them is durable."""
+        core, state = self._core, self._core.state
+        operations: list[PlainOperation] = []
+        for message_id, queue_id in held:
+            queue = state.queue_of(queue_id)
+            if queue.config.durable and message_id not in core.volatile:
+                info = core.reference(message_id, queue)
+                data = encode_reference(Reference.RELEASED, "", info.deliveries + counts, info.due)
+                operations.append((UPDATE, message_id, REFERENCE, data, True, queue_id))
+        pending = None
+        if operations:
+            pending = Pending(0, core.journal.append_all(operations, wait=wait))
+        for message_id, queue_id in held:
+            state.release(message_id, queue_id, counts=counts)
+        return pending
+
+    # ---- what comes back from transactions -------------------------------------------------------------------------
+
+    def come_back(self, key: tuple[int, int], holder: str) -> None:
+        """A transaction no longer locks a reference: it is given back if its holder has let go of it meanwhile."""
+        core = self._core
+        if holder not in core.absent and core.state.held_over_counts(*key) is not None:
+            self._come_back[key] = None
+
+    def give_back_left(self) -> None:
+        """Give back some of what came back from transactions after its holder had let go of it."""
+        if not self._come_back:
             return
-        batch = list(islice(self._let_go, self._released_at_once))
+        batch = list(islice(self._come_back, self._released_at_once))
         left: dict[bool, list[tuple[int, int]]] = {True: [], False: []}
         for held in batch:
             counts = self._left_counts(*held)
@@ -106,47 +106,48 @@ class Holding(Changing):
                 left[counts].append(held)
         try:
             for counts, each in left.items():
-                self._release_all(self._state, each, counts=counts)
+                self._release_all(each, counts=counts)
         except FullError:
-            return  # the next one who enters tries again
+            return  # the next caller that enters tries again
         for held in batch:
-            del self._let_go[held]
+            del self._come_back[held]
 
     def _left_counts(self, message_id: int, queue_id: int) -> bool | None:
-        """Whether it counts that it is given back; None if somebody has come back for it or has it anew, or if it is
-        settled, or locked again, by now."""
+        """Whether giving it back counts as a delivery.
+
+        None: there is nothing to give back, as it is settled, locked again or held by somebody who came for it.
+        """
+        state = self._core.state
         try:
-            info = self._reference(message_id, self._state.queue_of(queue_id))
+            info = self._core.reference(message_id, state.queue_of(queue_id))
         except (QueueMissingError, MessageMissingError):
             return None
         if info.state is not ReferenceState.HELD:
             return None
-        return self._state.held_over_counts(message_id, queue_id)
+        return state.held_over_counts(message_id, queue_id)
 
-    def holders(self) -> list[str]:
-        """Those who hold messages."""
-        with self._lock:
-            return self._enter().holders()
+    # ---- holders that are absent since the load --------------------------------------------------------------------
 
-    def _let_go_of_absent(self, *, wait: bool = True) -> None:
-        """Give back some of what is held over by those who have not come back within their time; `next_due` has passed
-        while there is more. It does not count: nobody knows whether it was handed out.
+    def let_go_of_absent(self, *, wait: bool = True) -> None:
+        """Give back some of what the absent held, once their time is over; `next_due` has passed while there is more.
 
-        What a transaction has locked of it goes when that leaves it: `_come_back`.
+        It does not count as a delivery: nobody knows whether it was handed out. What a transaction has locked is given
+        back when the transaction no longer locks it: `come_back`.
         """
-        if not self._absent or self._elapsed_ms() < self._grace_until_ms:
+        core = self._core
+        if not core.absent or core.elapsed_ms() < core.grace_until_ms:
             return
         left = self._released_at_once
-        while self._absent and left > 0:
-            holder = next(iter(self._absent))
-            held = self._state.held_over(holder, left)
-            self._release_all(self._state, held, counts=False, wait=wait)
+        while core.absent and left > 0:
+            holder = next(iter(core.absent))
+            held = core.state.held_over(holder, left)
+            self._release_all(held, counts=False, wait=wait)
             left -= len(held)
             if left:  # else there may be more
-                del self._absent[holder]
+                del core.absent[holder]
                 left -= 1
 
-    def _let_go_in_passing(self) -> None:
-        """The same for whoever came for something else, and waits for no room on its account."""
-        with suppress(FullError):  # the next one who enters tries again
-            self._let_go_of_absent(wait=False)
+    def let_go_in_passing(self) -> None:
+        """`let_go_of_absent` for a caller that came for something else: it does not wait for room."""
+        with suppress(FullError):  # the next caller that enters tries again
+            self.let_go_of_absent(wait=False)

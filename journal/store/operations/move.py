@@ -11,18 +11,38 @@ from dataclasses import replace
 
 from journal.errors import JournalError, QueueMissingError, StoreError
 from journal.store.model import Message, Origin, Routing
-from journal.store.operations.acknowledge import Reason
-from journal.store.operations.consume import Consuming
-from journal.store.operations.look import Looking
-from journal.store.operations.send import Outgoing
-from journal.store.operations.stream import Streaming
+from journal.store.operations.acknowledge import AcknowledgeOperations, Reason
+from journal.store.operations.add import MessageAdder, Outgoing
+from journal.store.operations.change import ReferenceChanges
+from journal.store.operations.core import StoreCore
+from journal.store.operations.look import LookOperations
+from journal.store.operations.stream import StreamOperations
+from journal.store.operations.transactions import TransactionOperations
 from journal.store.pending import Moved, Pending
 from journal.store.records import encode_message
 from journal.v1.store_pb2 import Acknowledgement
 
 
-class Moving(Streaming, Consuming, Looking):
-    """Operations that take a message elsewhere. A held one is moved for its holder."""
+class MoveOperations:
+    """Operations that take a message elsewhere. A held message is moved for its holder."""
+
+    def __init__(
+        self,
+        core: StoreCore,
+        adder: MessageAdder,
+        stream: StreamOperations,
+        acknowledge: AcknowledgeOperations,
+        changes: ReferenceChanges,
+        transactions: TransactionOperations,
+        look: LookOperations,
+    ) -> None:
+        self._core = core
+        self._adder = adder
+        self._stream = stream
+        self._acknowledge = acknowledge
+        self._changes = changes
+        self._transactions = transactions
+        self._look = look
 
     def move(
         self,
@@ -35,23 +55,11 @@ class Moving(Streaming, Consuming, Looking):
         id: int = 0,
         tx: int = 0,
     ) -> Moved:
-        """Copy a message to queues of another address, and settle it in this one; the Pending's id is the copy's.
-
-        The copy expires when the message would; it has no scheduled time and no duplicate-detection id. Raises
-        QueueMissingError, MessageMissingError, MessageHeldError (a transaction has locked it), AddressMissingError,
-        StoreError (a queue of another address).
-        """
         return self._move(message_id, queue, address, tuple(queues), reason, Acknowledgement.MOVED, id, tx)
 
     def expire(self, message_id: int, queue: str, *, queues: Sequence[str] = (), id: int = 0, tx: int = 0) -> Moved:
-        """Settle a message as expired: moved to the queue's expiry address, if it has one, where it expires no more.
-
-        To `queues` of it, or else to those that `Moved.queues` tells: the multicast ones, and of the anycast ones that
-        with the fewest messages. Raises what `move` raises; QueueMissingError also if that address has no queue,
-        StoreError if there is no such address for `queues`.
-        """
-        with self._lock:
-            config = self._enter().queue(queue).config
+        with self._core.lock:
+            config = self._core.enter().queue(queue).config
         return self._dispose(
             message_id, queue, config.expiry_address, queues, "expired", Acknowledgement.EXPIRED, id, tx
         )
@@ -59,13 +67,8 @@ class Moving(Streaming, Consuming, Looking):
     def dead_letter(
         self, message_id: int, queue: str, *, queues: Sequence[str] = (), id: int = 0, tx: int = 0
     ) -> Moved:
-        """Settle a message that was delivered in vain: moved to the queue's dead-letter address, if it has one. It
-        stays there, and expires no more.
-
-        For a broker to call when `Delivery.deliveries` has reached `QueueConfig.deliveries_max`. Otherwise as `expire`.
-        """
-        with self._lock:
-            config = self._enter().queue(queue).config
+        with self._core.lock:
+            config = self._core.enter().queue(queue).config
         return self._dispose(
             message_id, queue, config.dead_letter_address, queues, "dead", Acknowledgement.DEAD, id, tx
         )
@@ -85,14 +88,14 @@ class Moving(Streaming, Consuming, Looking):
             return self._move(message_id, queue, address, tuple(queues) or None, reason, code, id, tx)
         if queues:
             raise StoreError(f"queue {queue} has no address of which {', '.join(queues)} could get the message")
-        with self._lock:
-            state = self._enter()
+        with self._core.lock:
+            state = self._core.enter()
             target = state.queue(queue)
-            holder = self._holder_of(message_id, target, tx)
+            holder = self._changes.holder_of(message_id, target, tx)
             if tx:
-                completion = self._acknowledge_in(state, [message_id], target, holder, tx, code)
+                completion = self._acknowledge.settle_in(state, [message_id], target, holder, tx, code)
             else:
-                completion = self._acknowledge(state, message_id, target, holder, code).completion
+                completion = self._acknowledge.settle(state, message_id, target, holder, code).completion
             return Moved(0, completion)
 
     def _move(
@@ -107,14 +110,14 @@ class Moving(Streaming, Consuming, Looking):
         tx: int,
     ) -> Moved:
         """Without `queues`: those that an unfiltered message to the address goes to."""
-        with self._lock:
-            state = self._enter()
-            self._reference(message_id, state.queue(queue))
+        with self._core.lock:
+            state = self._core.enter()
+            self._core.reference(message_id, state.queue(queue))
             state.address(address)
             if queues is None:
                 queues = self._queues_for(address)
             large = bool(state.message(message_id).chunks)
-        message = self.message(message_id, body=False)
+        message = self._look.message(message_id, body=False)
         copy = replace(
             message,
             address=address,
@@ -131,7 +134,7 @@ class Moving(Streaming, Consuming, Looking):
 
     def _queues_for(self, address: str) -> tuple[str, ...]:
         """All multicast queues of an address, and of the anycast ones that with the fewest messages."""
-        queues = self._state.queues_of(address)
+        queues = self._core.state.queues_of(address)
         multicast = [entry for entry in queues if entry.config.routing is Routing.MULTICAST]
         anycast = [entry for entry in queues if entry.config.routing is Routing.ANYCAST]
         chosen = multicast + ([min(anycast, key=lambda entry: entry.messages)] if anycast else [])
@@ -143,17 +146,18 @@ class Moving(Streaming, Consuming, Looking):
         self, message_id: int, queue: str, copy: Message, queues: tuple[str, ...], code: Reason, id: int
     ) -> Pending:
         out = Outgoing(copy, encode_message(copy))
-        with self._lock:
-            state = self._enter()
+        core = self._core
+        with core.lock:
+            state = core.enter()
             source = state.queue(queue)
-            holder = self._reference(message_id, source).holder
-            adding = self._begin_send(state, out, queues, id)
+            holder = core.reference(message_id, source).holder
+            adding = self._adder.begin(state, out, queues, id)
             try:
-                acknowledged = self._acknowledge(state, message_id, source, holder, code, adding.operations)
+                acknowledged = self._acknowledge.settle(state, message_id, source, holder, code, adding.operations)
             except JournalError:
-                self._volatile.drop(adding.message_id)
+                core.volatile.drop(adding.message_id)
                 raise
-            return self._finish_send(state, out, adding, acknowledged.completion)
+            return self._adder.finish(state, out, adding, acknowledged.completion)
 
     def _move_in(
         self, message_id: int, queue: str, copy: Message, queues: tuple[str, ...], code: Reason, id: int, tx: int
@@ -161,24 +165,25 @@ class Moving(Streaming, Consuming, Looking):
         """In a transaction, which is its own without `tx`. The original is locked first: nobody takes it meanwhile."""
         own, settled = not tx, False
         bodiless = replace(copy, body=b"")
-        self._open_stream(bodiless, queues, tx, id)  # raises what would be raised between the two steps
-        tx = tx or self.begin()
+        self._stream.open(bodiless, queues, tx, id)  # raises what would be raised between the two steps
+        tx = tx or self._transactions.begin()
         try:
-            with self._lock:
-                state = self._enter()
+            with self._core.lock:
+                state = self._core.enter()
                 source = state.queue(queue)
-                holder = self._holder_of(message_id, source, tx)
-                self._acknowledge_in(state, [message_id], source, holder, tx, code)
+                holder = self._changes.holder_of(message_id, source, tx)
+                self._acknowledge.settle_in(state, [message_id], source, holder, tx, code)
             settled = True
-            pending = self.store_stream(bodiless, self.body_stream(message_id), queues, tx, id=id)
+            pending = self._stream.store_stream(bodiless, self._look.body_stream(message_id), queues, tx, id=id)
             if own:
-                pending.completion = self.commit(tx).completion
+                pending.completion = self._transactions.commit(tx).completion
             return pending
         except BaseException:
             if own:
-                self._abandon(tx)
+                self._transactions.abandon(tx)
             elif settled:
-                self._refuse_rest(tx, "a move")
+                with self._core.lock:
+                    self._core.transactions.refuse_rest(tx, "a move")
             raise
 
 

@@ -12,7 +12,10 @@ from journal.append.completion import Completion
 from journal.append.operations import NewRecords, PlainOperation
 from journal.errors import StoreError
 from journal.store.model import Message
-from journal.store.operations.send import Adding, Outgoing, Sending, message_operations, require_routable
+from journal.store.operations.add import Adding, MessageAdder, Outgoing, message_operations, require_routable
+from journal.store.operations.core import StoreCore
+from journal.store.operations.discard import MessageDiscard
+from journal.store.operations.ids import StoreIds
 from journal.store.pending import PendingAll
 from journal.store.queues.entry import AddressEntry, QueueEntry
 from journal.store.queues.state import QueueState
@@ -31,38 +34,33 @@ class _Batch:
     def __init__(self) -> None:
         self.added: list[tuple[Outgoing, Adding]] = []
         self.operations: list[PlainOperation] = []
-        """Of all that is durable."""
+        """Operations of all messages that are durable."""
 
 
-class SendingAll(Sending):
-    """The operation that sends many messages."""
+class SendAllOperations:
+    """The operation that adds many messages."""
+
+    def __init__(self, core: StoreCore, ids: StoreIds, adder: MessageAdder, discard: MessageDiscard) -> None:
+        self._core = core
+        self._ids = ids
+        self._adder = adder
+        self._discard = discard
 
     def send_all(
         self,
         messages: Sequence[Message],
         queues: Sequence[str],
-        tx: int = 0,
+        tx: int,
+        ids: Sequence[int],
         *,
-        ids: Sequence[int] = (),
-        checked: bool = False,
+        checked: bool,
     ) -> PendingAll:
-        """Store messages of one address, and route each to the same queues of it, in one group: what as many `send`
-        do in this order, but all or none. With `ids`, as these.
-
-        Without queues they are stored as by `store`. `checked` is as there. Large bodies are of the same group too: for
-        one that is larger than that, `store_stream`.
-
-        Raises what `send` raises for one of them, and then none was stored; StoreError also for messages of several
-        addresses; DuplicateMessageError also for two with the same duplicate-detection id; InvalidOperationError also
-        for more than a group takes (the journal's `queue_operations_max`, of which each message takes one, one more
-        for each durable queue and for a duplicate-detection id, and one for each chunk; `queue_bytes_max`).
-        """
         if ids and len(ids) != len(messages):
             raise StoreError(f"{len(messages)} messages and {len(ids)} ids")
-        data = encode_messages(messages, self.inline_bytes_max)
-        with self._lock:
-            state = self._enter()
-            txn = self._transaction(tx) if tx else None
+        data = encode_messages(messages, self._core.inline_bytes_max)
+        with self._core.lock:
+            state = self._core.enter()
+            txn = self._core.transactions.accepting(tx) if tx else None
             if not messages:
                 return PendingAll(())
             address = state.address(messages[0].address)
@@ -83,10 +81,10 @@ class SendingAll(Sending):
         queue: QueueEntry,
     ) -> PendingAll:
         queue_id = queue.record_id
-        ids = self._issued_ids(queue_id & SHARD_MASK, len(data))
-        completion = self._journal.append_all([NewRecords(MESSAGE, ids, data, ROUTE, queue_id)])
+        ids = self._ids.issue_many(queue_id & SHARD_MASK, len(data))
+        completion = self._core.journal.append_all([NewRecords(MESSAGE, ids, data, ROUTE, queue_id)])
         sizes = [*map(len, data)]
-        self._cache.put_all(completion, ids, data, sum(sizes))
+        self._core.cache.put_all(completion, ids, data, sum(sizes))
         run = state.store_routed(
             ids,
             address.record_id,
@@ -97,7 +95,7 @@ class SendingAll(Sending):
             expires=[each.expires for each in messages],
             dues=[each.due for each in messages],
         )
-        self._when_durable(completion, state.arrive_run, run, queue_id)
+        self._core.effects.when_durable(completion, state.arrive_run, run, queue_id)
         return PendingAll(ids, completion)
 
     # ---- one by one ------------------------------------------------------------------------------------------------
@@ -117,7 +115,7 @@ class SendingAll(Sending):
         batch = _Batch()
         message_ids = self._ids_for(address, messages, ids)
         duplicate_ids = [each.duplicate_id for each in messages if each.duplicate_id]
-        window, slots = self._slots(address, duplicate_ids, txn, checked=checked)
+        window, slots = self._adder.slots(address, duplicate_ids, txn, checked=checked)
         left = iter(slots)
         completion: Completion | None = None
         try:
@@ -126,16 +124,16 @@ class SendingAll(Sending):
                 adding = Adding(message_id, address, targets, window if slot >= 0 else None, slot, [])
                 self._begin_one(batch, message, encoded, adding, chosen=ids)
             if batch.operations:
-                completion = self._journal.append_all(batch.operations, tx=0 if txn is None else txn.tx)
+                completion = self._core.journal.append_all(batch.operations, tx=0 if txn is None else txn.tx)
         except BaseException:
             for out, adding in batch.added:
-                self._drop_bodies(adding.message_id, out.chunks)
+                self._discard.drop_bodies(adding.message_id, out.chunks)
             raise
         for out, adding in batch.added:
             if txn is None:
-                self._finish_send(state, out, adding, completion)
+                self._adder.finish(state, out, adding, completion)
             else:
-                self._finish_send_in(txn, state, out, adding)
+                self._adder.finish_in(txn, state, out, adding)
         return PendingAll(message_ids) if completion is None else PendingAll(message_ids, completion)
 
     def _ids_for(self, address: AddressEntry, messages: Sequence[Message], wanted: Sequence[int]) -> list[int]:
@@ -143,21 +141,21 @@ class SendingAll(Sending):
         if wanted:
             if len({*wanted}) < len(wanted):
                 raise StoreError("an id is given to two messages")
-            return [self._new_id(address, each) for each in wanted]
+            return [self._ids.new(address, each) for each in wanted]
         virtual_shard = address.record_id & SHARD_MASK
-        durable = iter(self._issued_ids(virtual_shard, sum(each.durable for each in messages)))
-        return [next(durable) if each.durable else self._issued_id(virtual_shard, durable=False) for each in messages]
+        durable = iter(self._ids.issue_many(virtual_shard, sum(each.durable for each in messages)))
+        return [next(durable) if each.durable else self._ids.issue(virtual_shard, durable=False) for each in messages]
 
     def _begin_one(
         self, batch: _Batch, message: Message, data: bytes, adding: Adding, *, chosen: Sequence[int]
     ) -> None:
-        """What `_begin_send` does behind its checks; `data` are of a small one. `chosen`: ids that callers gave."""
+        """Begin a checked message; its encoded `data` is empty for a large one. `chosen` are ids that callers gave."""
         chunks: list[tuple[int, bytes]] = []
         if data:
             out = Outgoing(message, data)
         else:
-            self._require_size(message)
-            out, chunks = self._in_chunks(message, adding.address.record_id & SHARD_MASK, chosen)
+            self._adder.require_size(message)
+            out, chunks = self._adder.in_chunks(message, adding.address.record_id & SHARD_MASK, chosen)
         batch.added.append((out, adding))
         if message.durable:
             adding.operations = message_operations(out, adding)
@@ -165,8 +163,8 @@ class SendingAll(Sending):
             batch.operations += adding.operations
             return
         for chunk_id, piece in chunks:
-            self._volatile.put(adding.place, chunk_id, piece)
-        self._keep_volatile(out, adding, chosen=bool(chosen))
+            self._core.volatile.put(adding.place, chunk_id, piece)
+        self._adder.keep_volatile(out, adding, chosen=bool(chosen))
 
 
 def _are_plain(messages: Sequence[Message], data: Sequence[bytes]) -> bool:

@@ -19,8 +19,12 @@ from journal.kafka.ports import Consumed, Sent
 from journal.store.duplicates import DuplicateWindow, Reservation
 from journal.store.incoming import Incoming, PlainRun
 from journal.store.model import PRIORITY_DEFAULT, Message, QueueConfig, Routing
-from journal.store.operations.core import Effect
-from journal.store.operations.send import Sending
+from journal.store.operations.add import MessageAdder
+from journal.store.operations.core import StoreCore
+from journal.store.operations.discard import MessageDiscard
+from journal.store.operations.effects import Effect
+from journal.store.operations.garbage import Garbage
+from journal.store.operations.ids import StoreIds
 from journal.store.queues.entry import AddressEntry, QueueEntry
 from journal.store.queues.runs import Run
 from journal.store.queues.state import QueueState
@@ -144,16 +148,24 @@ class _Batch:
     duplicates: int = 0
 
 
-class TakingIn(Sending):
-    """The operation that takes messages in."""
+class TakeInOperations:
+    """The operation that takes messages in, and what its caller asks before."""
+
+    def __init__(
+        self, core: StoreCore, ids: StoreIds, adder: MessageAdder, discard: MessageDiscard, garbage: Garbage
+    ) -> None:
+        self._core = core
+        self._ids = ids
+        self._adder = adder
+        self._discard = discard
+        self._garbage = garbage
 
     def incoming(self, message: Message) -> Incoming:
-        """Encode a message; it is durable from here on. Raises MessageTooLargeError, InvalidOperationError."""
         if not message.durable:
             message = replace(message, durable=True)
-        if len(message.body) <= self.inline_bytes_max:
+        if len(message.body) <= self._core.inline_bytes_max:
             return Incoming(message.address, encode_message(message), message.timestamp, message)
-        self._require_size(message)
+        self._adder.require_size(message)
         return Incoming(message.address, b"", message.timestamp, message)
 
     def take_in(
@@ -164,22 +176,14 @@ class TakingIn(Sending):
         takes: Takes,
         settles: Sequence[Settles] = (),
     ) -> TakenIn:
-        """Store messages and route them to queues of their address, in one group with what was consumed for them.
-
-        `beside` are records that go to other topics with them; `takes` is asked for queues with a filter; `settles` are
-        messages that are acknowledged with it. The completion is told NotTakenInError if nothing of it is there:
-        consume again from the committed offsets. Raises AddressMissingError, QueueMissingError (the address has none),
-        MessageMissingError, MessageHeldError (of what it settles), FullError, InvalidOperationError; then nothing was
-        changed.
-        """
-        with self._lock:
-            state = self._enter()
+        with self._core.lock:
+            state = self._core.enter()
             batch = _Batch()
             try:
                 self._fill(state, batch, messages, takes)
                 for settled in settles:
                     self._lock_settled(state, batch, settled)
-                completion = self._journal.take_in(batch.operations, consumed, beside)
+                completion = self._core.journal.take_in(batch.operations, consumed, beside)
             except BaseException:
                 self._settle_windows(batch, entered=False)
                 self._unlock_settled(state, batch)
@@ -188,9 +192,8 @@ class TakingIn(Sending):
             return TakenIn(completion, batch.messages, batch.unrouted, batch.duplicates)
 
     def ways_in(self, addresses: Collection[str]) -> dict[str, list[QueueConfig]]:
-        """The queues of those of the addresses that there are."""
-        with self._lock:
-            state = self._enter()
+        with self._core.lock:
+            state = self._core.enter()
             return {
                 name: [queue.config for queue in state.queues_of(name)] for name in addresses if state.has_address(name)
             }
@@ -202,9 +205,9 @@ class TakingIn(Sending):
         for incoming in messages:
             way = ways[incoming.address]
             if isinstance(incoming, Incoming):
-                self._add(batch, way, self._issued_id(way.virtual_shard, durable=True), incoming)
+                self._add(batch, way, self._ids.issue(way.virtual_shard, durable=True), incoming)
                 continue
-            ids = self._issued_ids(way.virtual_shard, len(incoming.data))
+            ids = self._ids.issue_many(way.virtual_shard, len(incoming.data))
             if (queue := way.single) is not None:
                 batch.operations.append(NewRecords(MESSAGE, ids, incoming.data, ROUTE, queue.record_id))
                 batch.stored.append(_Plain(ids, incoming.data, incoming.timestamps, way.address.record_id, queue, []))
@@ -227,7 +230,7 @@ class TakingIn(Sending):
         size = 0
         if not data:
             assert message is not None, "a plain message is small"
-            out, pieces = self._in_chunks(message, way.virtual_shard)
+            out, pieces = self._adder.in_chunks(message, way.virtual_shard)
             batch.operations += [(ADD, chunk_id, CHUNK, piece, False, 0) for chunk_id, piece in pieces]
             data, chunks, size = out.data, out.chunks, out.body_bytes
         batch.operations.append((ADD, message_id, MESSAGE, data, False, 0))
@@ -245,7 +248,7 @@ class TakingIn(Sending):
             address, there = state.address(name), state.queues_of(name)
             if not there:
                 raise QueueMissingError(f"address {name} has no queue that could take a message")
-            window = self._windows[address.record_id] if address.duplicate_window else None
+            window = self._core.windows[address.record_id] if address.duplicate_window else None
             ways[name] = _Way(address, there, window, takes)
         return ways
 
@@ -292,8 +295,8 @@ class TakingIn(Sending):
                     priorities=[PRIORITY_DEFAULT] * len(each.ids),
                 )
                 each.rows.append(run)
-                self._cache.put_all(completion, each.ids, each.data, sum(map(len, each.data)))
-                self._taking_in.add(each.ids, each.address_id)
+                self._core.cache.put_all(completion, each.ids, each.data, sum(map(len, each.data)))
+                self._discard.taking_in.add(each.ids, each.address_id)
                 continue
             message = each.message
             due = 0 if message is None else message.due
@@ -307,15 +310,15 @@ class TakingIn(Sending):
                 due=due,
                 chunks=each.chunks,
             )
-            self._cache.put(completion, each.id, each.data)
-            self._taking_in.add([each.id], each.address_id)
+            self._core.cache.put(completion, each.id, each.data)
+            self._discard.taking_in.add([each.id], each.address_id)
             for queue in each.queues:
                 state.route(each.id, queue.record_id, due=due)
         batch.operations = []
-        self._when_durable(completion, self._is_taken_in, batch, None)
+        self._core.effects.when_durable(completion, self._is_taken_in, batch, None)
 
     def _is_taken_in(self, batch: _Batch, _: None) -> None:
-        state = self._state
+        state = self._core.state
         self._settle_windows(batch, entered=True)
         left: list[int] = []  # their queues were destroyed meanwhile
         for each in batch.stored:
@@ -324,7 +327,7 @@ class TakingIn(Sending):
                 if not state.arrive_run(each.rows[0], each.queue.record_id):
                     left += [message_id for message_id in each.ids if not state.remainder(message_id)[1]]
                 continue
-            self._taking_in.discard(each.id)
+            self._discard.taking_in.discard(each.id)
             for queue in each.queues:
                 state.arrive(each.id, queue.record_id)
             if not state.remainder(each.id)[1]:
@@ -332,18 +335,18 @@ class TakingIn(Sending):
         for message_id, queue_id in batch.locked:
             chunks = state.remainder(message_id)[2]
             if state.acknowledge(message_id, queue_id, tx=_NOBODY):
-                self._drop_bodies(message_id, chunks)
-                self._garbage.append((message_id, *chunks))
+                self._discard.drop_bodies(message_id, chunks)
+                self._garbage.add([(message_id, *chunks)])
             state.settled(message_id, queue_id)
         if left:
-            self._discard(left)
+            self._discard.discard(left)
 
     def _forget_taken(self, message_ids: Sequence[int]) -> None:
         for message_id in message_ids:
-            self._taking_in.discard(message_id)
+            self._discard.taking_in.discard(message_id)
 
-    def _take_back(self, effects: Sequence[Effect]) -> None:
-        state = self._state
+    def take_back(self, effects: Sequence[Effect]) -> None:
+        state = self._core.state
         for _, batch, _ in effects:
             assert isinstance(batch, _Batch)
             self._settle_windows(batch, entered=False)
@@ -354,7 +357,7 @@ class TakingIn(Sending):
                     for message_id in each.ids:
                         self._withdraw(state, message_id, [each.queue], ())
                 else:
-                    self._taking_in.discard(each.id)
+                    self._discard.taking_in.discard(each.id)
                     self._withdraw(state, each.id, each.queues, each.chunks)
 
     def _withdraw(
@@ -363,7 +366,7 @@ class TakingIn(Sending):
         for queue in queues:
             state.withdraw(message_id, queue.record_id)
         state.forget(message_id)
-        self._drop_bodies(message_id, chunks)
+        self._discard.drop_bodies(message_id, chunks)
 
     def _settle_windows(self, batch: _Batch, *, entered: bool) -> None:
         of_window: dict[int, tuple[DuplicateWindow, list[Reservation]]] = {}

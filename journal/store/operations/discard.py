@@ -1,0 +1,62 @@
+"""Messages that no queue refers to: which there are, and how the store forgets and deletes them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+from journal.store.by_address import ByAddress
+from journal.store.operations.core import StoreCore
+from journal.store.operations.garbage import Garbage
+from journal.store.operations.ids import StoreIds
+
+
+class MessageDiscard:
+    """Forgets messages and what is kept of them. Its callers hold the store's lock, but for `discard_leaving`."""
+
+    def __init__(self, core: StoreCore, ids: StoreIds, garbage: Garbage) -> None:
+        self._core = core
+        self._ids = ids
+        self._garbage = garbage
+        self.taking_in = ByAddress()
+        """Messages taken in from topics that are not known to be durable."""
+        self.unrouted = ByAddress()
+        """Messages that no queue has got yet, or got for good."""
+        self.leaving: deque[Iterator[Sequence[int]]] = deque()
+        """Messages without references, in parts: they were in queues and at addresses that are gone."""
+
+    def drop_bodies(self, message_id: int, chunks: tuple[int, ...] = ()) -> None:
+        """Drop what is kept of a message beside its references. Bodies in the cache go with their group."""
+        volatile = self._core.volatile
+        volatile.drop(message_id)
+        if self._ids.chosen:
+            self._ids.chosen.discard(message_id)
+        for chunk in chunks:
+            volatile.drop(chunk)
+
+    def forget(self, message_id: int, chunks: tuple[int, ...]) -> None:
+        """Forget a message without references, and drop its bodies."""
+        self._core.state.forget(message_id)
+        self.unrouted.discard(message_id)
+        self.drop_bodies(message_id, chunks)
+
+    def discard(self, messages: Sequence[int]) -> None:
+        """Forget messages without references now, and delete them in bounded groups."""
+        for message_id in messages:
+            if message_id in self.taking_in:
+                continue  # it is forgotten, or deleted, when it is known whether it is there
+            entry = self._core.state.message(message_id)
+            if entry.durable:
+                self._garbage.add([(message_id, *entry.chunks)])
+            self.forget(message_id, entry.chunks)
+        self._core.go_on()
+
+    def discard_leaving(self) -> None:
+        """Discard what was in queues and at addresses that are gone. Other callers get turns between the parts."""
+        while self.leaving:
+            with self._core.turn():
+                part = next(self.leaving[0], None) if self.leaving else None
+                if part is not None:
+                    self.discard(part)
+                elif self.leaving:
+                    self.leaving.popleft()

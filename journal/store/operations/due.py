@@ -1,0 +1,48 @@
+"""What time brings: scheduled messages become due, messages expire, and holders that stay away lose what they held."""
+
+from __future__ import annotations
+
+import math
+
+from journal.store.operations.core import StoreCore
+from journal.store.operations.hold import HoldOperations
+from journal.store.operations.look import require_limit
+from journal.store.queues.state import ALL_LEFT
+
+
+class DueOperations:
+    """Operations on what waits for its time."""
+
+    def __init__(self, core: StoreCore, hold: HoldOperations) -> None:
+        self._core = core
+        self._hold = hold
+
+    def tick(self) -> int:
+        with self._core.lock:
+            state = self._core.enter()
+            self._hold.let_go_of_absent()
+            self._hold.give_back_left()
+            return state.due(self._core.clock_ms())
+
+    def next_due(self) -> int:
+        core = self._core
+        with core.lock:
+            due = core.enter().next_due()
+            if not core.absent:
+                return due
+            grace_until_ms = core.clock_ms() + math.ceil(core.grace_until_ms - core.elapsed_ms())
+            return min(due or grace_until_ms, grace_until_ms)
+
+    def expired(self, limit: int = 1000, *, agreed: bool = True) -> list[tuple[int, str]]:
+        require_limit(limit)
+        found: list[tuple[int, str]] = []
+        left: int | None = ALL_LEFT
+        while left is not None and len(found) < limit:
+            with self._core.lock:
+                state = self._core.enter()
+                agreed_ms, now_ms = self._core.agreed_ms(), self._core.clock_ms()
+                if agreed:
+                    now_ms = math.floor(max(agreed_ms, 0))
+                some, left = state.some_expired(now_ms, limit - len(found), left)
+                found += [(message, state.queue_of(queue).config.name) for message, queue in some]
+        return found
