@@ -10,123 +10,169 @@ chain's, and every other store is given that id with a bit set that no journal r
 sequences). So what a store issues for itself (chunks, queues) never meets what the chain gives it, an id stays in the
 virtual shard of its address, no crash can lose the mapping, and it costs no memory.
 
-The parts: `chain_looking` (reads), `chain_base` (how an operation reaches all stores), `chain_settling` (transactions),
-`chain_streaming` (bodies in pieces), `lockstep` (waiting and failing together).
+Beside this file: `core` (how an operation reaches all stores), `lockstep` (waiting and failing together),
+`transactions`, and `streams` (bodies in pieces).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from types import TracebackType
 
 from journal.append.completion import Completion
-from journal.errors import MessageHeldError
+from journal.append.operations import PlainOperation
+from journal.errors import ChainError, MessageHeldError
+from journal.store.bodies.chunks import BodyStream
+from journal.store.chain.core import LAG_TIMEOUT_S_DEFAULT, ChainCore
 from journal.store.chain.lockstep import chained_id
 from journal.store.chain.ports import ChainedStore
-from journal.store.chain.streams import ChainStreaming
-from journal.store.model import Delivery, Message, QueueConfig, ReferenceState
+from journal.store.chain.streams import ChainStreams
+from journal.store.chain.transactions import ChainTransactions
+from journal.store.model import Delivery, Message, QueueConfig, ReferenceInfo, ReferenceState
+from journal.store.operations.look import QueueInfo
+from journal.store.operations.transactions import Prepared
 from journal.store.pending import Moved, Pending, PendingAll
+from journal.store.queues.entry import AddressEntry, BindingEntry, MessageEntry
+from journal.store.transactions import TransactionInfo
 
 _GIVEN_BACK = (ReferenceState.READY, ReferenceState.SCHEDULED)
 
 
-class MessageStoreChain(ChainStreaming):
-    """Stores as one. Thread-safe. What a store blocks for (room in a full queue), the chain blocks for.
+class MessageStoreChain:
+    """Stores as one, with the operations of a `MessageStore`, which says what each does and raises. Thread-safe.
+
+    What a store blocks for (room in a full queue), the chain blocks for.
 
     A message that the first store delivers may not be durable in the others yet; whoever takes, acquires or settles it
     waits for them. So a completion's callback that calls the chain is refused (CallbackError): it runs in a thread that
     is waited for.
     """
 
+    def __init__(
+        self,
+        stores: Sequence[ChainedStore],
+        *,
+        names: Sequence[str] = (),
+        lag_timeout_s: float = LAG_TIMEOUT_S_DEFAULT,
+    ) -> None:
+        """`stores` are live and hold the same: `realign` sees to that. `names` are for errors; without them stores are
+        numbered from 1.
+
+        All but the first should wait for room in a full queue: their FullError comes too late to refuse anything.
+        """
+        self._core = ChainCore(stores, names=names, lag_timeout_s=lag_timeout_s)
+        self._first = self._core.first
+        self._transactions = ChainTransactions(self._core)
+        self._streams = ChainStreams(self._core, self._transactions)
+
+    @property
+    def error(self) -> ChainError | None:
+        """Why nothing more is accepted; None while all is well."""
+        return self._core.steps.error
+
     # ---- objects ---------------------------------------------------------------------------------------------------
 
     def create_address(self, name: str, duplicate_window: int = 0, tx: int = 0) -> Pending:
-        return self._same(tx, lambda store, its_tx: store.create_address(name, duplicate_window, its_tx))
+        return self._core.same(tx, lambda store, its_tx: store.create_address(name, duplicate_window, its_tx))
 
     def destroy_address(self, name: str, tx: int = 0) -> Pending:
-        return self._same(tx, lambda store, its_tx: store.destroy_address(name, its_tx))
+        return self._core.same(tx, lambda store, its_tx: store.destroy_address(name, its_tx))
 
     def create_queue(self, config: QueueConfig, tx: int = 0) -> Pending:
-        return self._same(tx, lambda store, its_tx: store.create_queue(config, its_tx))
+        return self._core.same(tx, lambda store, its_tx: store.create_queue(config, its_tx))
 
     def destroy_queue(self, name: str, tx: int = 0) -> Pending:
-        return self._same(tx, lambda store, its_tx: store.destroy_queue(name, its_tx))
+        return self._core.same(tx, lambda store, its_tx: store.destroy_queue(name, its_tx))
 
     def bind(self, queue: str, key: str = "", filter: str = "", tx: int = 0) -> Pending:
-        with self._lock:
-            first = self._steps.ask_first(lambda store: store.bind(queue, key, filter, tx))
+        with self._core.lock:
+            first = self._core.steps.ask_first(lambda store: store.bind(queue, key, filter, tx))
             binding, its_tx = chained_id(first.id), chained_id(tx)
-            joined = self._steps.join(first, lambda store: store.bind(queue, key, filter, its_tx, id=binding))
-            self._note_declaring(tx)
+            joined = self._core.steps.join(first, lambda store: store.bind(queue, key, filter, its_tx, id=binding))
+            self._core.note_declaring(tx)
             return Pending(first.id, joined.completion)
 
     def unbind(self, binding_id: int, tx: int = 0) -> Pending:
         its_id, its_tx = chained_id(binding_id), chained_id(tx)
-        with self._lock:
-            first = self._steps.ask_first(lambda store: store.unbind(binding_id, tx))
-            joined = self._steps.join(first, lambda store: store.unbind(its_id, its_tx))
-            self._note_declaring(tx)
+        with self._core.lock:
+            first = self._core.steps.ask_first(lambda store: store.unbind(binding_id, tx))
+            joined = self._core.steps.join(first, lambda store: store.unbind(its_id, its_tx))
+            self._core.note_declaring(tx)
             return Pending(first.id, joined.completion)
 
     # ---- messages --------------------------------------------------------------------------------------------------
 
     def store(self, message: Message, tx: int = 0) -> Pending:
         its_tx = chained_id(tx)
-        with self._lock:
-            first = self._steps.ask_first(lambda store: store.store(message, tx))
+        with self._core.lock:
+            first = self._core.steps.ask_first(lambda store: store.store(message, tx))
             its_id = chained_id(first.id)
-            return self._arrives(
+            return self._core.arrives(
                 first, first.id, tx, lambda store: store.store(message, its_tx, id=its_id, checked=True)
             )
 
     def send(self, message: Message, queues: Sequence[str], tx: int = 0) -> Pending:
         its_tx = chained_id(tx)
-        with self._lock:
-            first = self._steps.ask_first(lambda store: store.send(message, queues, tx))
+        with self._core.lock:
+            first = self._core.steps.ask_first(lambda store: store.send(message, queues, tx))
             its_id = chained_id(first.id)
-            return self._arrives(
+            return self._core.arrives(
                 first, first.id, tx, lambda store: store.send(message, queues, its_tx, id=its_id, checked=True)
             )
 
     def send_all(self, messages: Sequence[Message], queues: Sequence[str], tx: int = 0) -> PendingAll:
         its_tx = chained_id(tx)
-        with self._lock:
-            first = self._steps.ask_first(lambda store: store.send_all(messages, queues, tx))
+        with self._core.lock:
+            first = self._core.steps.ask_first(lambda store: store.send_all(messages, queues, tx))
             its_ids = [chained_id(each) for each in first.ids]
-            joined = self._steps.join(
+            joined = self._core.steps.join(
                 first, lambda store: store.send_all(messages, queues, its_tx, ids=its_ids, checked=True)
             )
-            self._expect(first.ids, tx, joined)
+            self._core.expect(first.ids, tx, joined)
             return PendingAll(first.ids, joined.completion)
+
+    def store_stream(self, message: Message, body: Iterable[bytes], queues: Sequence[str] = (), tx: int = 0) -> Pending:
+        """The other stores get the body once the first store has all of it; it is kept for them meanwhile."""
+        return self._streams.store_stream(message, body, queues, tx)
+
+    async def store_stream_async(
+        self, message: Message, body: AsyncIterable[bytes], queues: Sequence[str] = (), tx: int = 0
+    ) -> Pending:
+        """`store_stream` in an event loop, which bodies and full journals do not block. Accepted when it returns.
+
+        The first store takes the body in the event loop, so its journal must not wait for room by itself
+        (`room_timeout_ms` 0); the others may, in a thread. A caller that is cancelled waits for that thread.
+        """
+        return await self._streams.store_stream_async(message, body, queues, tx)
 
     def route(self, message_id: int, queue: str, due: int = 0, tx: int = 0) -> Pending:
         its_id, its_tx = chained_id(message_id), chained_id(tx)
-        with self._lock:
-            first = self._steps.ask_first(lambda store: store.route(message_id, queue, due, tx))
-            return self._arrives(first, message_id, tx, lambda store: store.route(its_id, queue, due, its_tx))
+        with self._core.lock:
+            first = self._core.steps.ask_first(lambda store: store.route(message_id, queue, due, tx))
+            return self._core.arrives(first, message_id, tx, lambda store: store.route(its_id, queue, due, its_tx))
 
     def delete(self, message_id: int) -> Pending:
-        return self._of_message(message_id, 0, lambda store, its_id, _: store.delete(its_id))
+        return self._core.of_message(message_id, 0, lambda store, its_id, _: store.delete(its_id))
 
     def acknowledge(self, message_id: int, queue: str, holder: str = "", tx: int = 0) -> Pending:
         its_tx = chained_id(tx)
-        with self._lock:
-            first = self._steps.ask_first(lambda store: store.acknowledge(message_id, queue, holder, tx))
-            joined = self._steps.follow(
+        with self._core.lock:
+            first = self._core.steps.ask_first(lambda store: store.acknowledge(message_id, queue, holder, tx))
+            joined = self._core.steps.follow(
                 first, [message_id], queue, lambda store, its_ids: store.acknowledge(its_ids[0], queue, holder, its_tx)
             )
-            self._note_touched([message_id], tx)
+            self._core.note_touched([message_id], tx)
             return Pending(first.id, joined.completion)
 
     def acknowledge_all(self, message_ids: Sequence[int], queue: str, holder: str = "", tx: int = 0) -> PendingAll:
         its_tx = chained_id(tx)
-        with self._lock:
-            first = self._steps.ask_first(lambda store: store.acknowledge_all(message_ids, queue, holder, tx))
-            joined = self._steps.follow(
+        with self._core.lock:
+            first = self._core.steps.ask_first(lambda store: store.acknowledge_all(message_ids, queue, holder, tx))
+            joined = self._core.steps.follow(
                 first, first.ids, queue, lambda store, its_ids: store.acknowledge_all(its_ids, queue, holder, its_tx)
             )
-            self._note_touched(first.ids, tx)
+            self._core.note_touched(first.ids, tx)
             return PendingAll(first.ids, joined.completion)
 
     def acquire(self, message_id: int, queue: str, holder: str, tx: int = 0) -> Pending:
@@ -135,10 +181,10 @@ class MessageStoreChain(ChainStreaming):
         def acquire(store: ChainedStore, its_ids: Sequence[int]) -> Pending:
             return store.acquire(its_ids[0], queue, holder, its_tx, checked=True)
 
-        with self._lock:
-            first = self._steps.ask_first(lambda store: store.acquire(message_id, queue, holder, tx))
-            joined = self._steps.follow(first, [message_id], queue, acquire)
-            self._note_touched([message_id], tx)
+        with self._core.lock:
+            first = self._core.steps.ask_first(lambda store: store.acquire(message_id, queue, holder, tx))
+            joined = self._core.steps.follow(first, [message_id], queue, acquire)
+            self._core.note_touched([message_id], tx)
             return Pending(first.id, joined.completion)
 
     def take(self, queue: str, holder: str) -> Delivery | None:
@@ -147,10 +193,10 @@ class MessageStoreChain(ChainStreaming):
         def acquire(store: ChainedStore, its_ids: Sequence[int]) -> Pending:
             return store.acquire(its_ids[0], queue, holder, checked=True)
 
-        with self._lock:
-            delivery = self._steps.ask_first(lambda store: store.take(queue, holder))
+        with self._core.lock:
+            delivery = self._core.steps.ask_first(lambda store: store.take(queue, holder))
             if delivery is not None:
-                self._steps.follow(Pending(delivery.message), [delivery.message], queue, acquire)
+                self._core.steps.follow(Pending(delivery.message), [delivery.message], queue, acquire)
             return delivery
 
     def release(self, message_id: int, queue: str, holder: str = "", tx: int = 0, *, counts: bool = True) -> Pending:
@@ -166,31 +212,33 @@ class MessageStoreChain(ChainStreaming):
                         return store.deliveries(its_id, queue, each.deliveries + counts, its_tx)
                 raise
 
-        with self._lock:
-            first = self._steps.ask_first(lambda store: store.release(message_id, queue, holder, tx, counts=counts))
-            self._steps.await_arrival(message_id)
-            joined = self._steps.join(first, release)
-            self._note_touched([message_id], tx)
+        with self._core.lock:
+            first = self._core.steps.ask_first(
+                lambda store: store.release(message_id, queue, holder, tx, counts=counts)
+            )
+            self._core.steps.await_arrival(message_id)
+            joined = self._core.steps.join(first, release)
+            self._core.note_touched([message_id], tx)
             return Pending(first.id, joined.completion)
 
     def release_holder(self, name: str, *, counts: bool = True) -> Pending:
-        return self._same(0, lambda store, _: store.release_holder(name, counts=counts))
+        return self._core.same(0, lambda store, _: store.release_holder(name, counts=counts))
 
     def reattach(self, holder: str) -> list[tuple[int, str]]:
         """What the first store says that `holder` holds."""
-        with self._lock:
-            held = self._steps.ask_first(lambda store: store.reattach(holder))
-            for place in range(1, len(self._stores)):
-                self._steps.ask_other(place, lambda store: store.reattach(holder))
+        with self._core.lock:
+            held = self._core.steps.ask_first(lambda store: store.reattach(holder))
+            for place in range(1, len(self._core.stores)):
+                self._core.steps.ask_other(place, lambda store: store.reattach(holder))
             return held
 
     def deliveries(self, message_id: int, queue: str, count: int, tx: int = 0) -> Pending:
-        return self._of_message(
+        return self._core.of_message(
             message_id, tx, lambda store, its_id, its_tx: store.deliveries(its_id, queue, count, its_tx)
         )
 
     def schedule(self, message_id: int, queue: str, due: int, tx: int = 0) -> Pending:
-        return self._of_message(
+        return self._core.of_message(
             message_id, tx, lambda store, its_id, its_tx: store.schedule(its_id, queue, due, its_tx)
         )
 
@@ -200,41 +248,109 @@ class MessageStoreChain(ChainStreaming):
         def move(store: ChainedStore, its_id: int, copy: int) -> Moved:
             return store.move(its_id, queue, address, queues, reason, id=copy, tx=its_tx)
 
-        with self._lock:
-            first = self._steps.ask_first(lambda store: store.move(message_id, queue, address, queues, reason, tx=tx))
-            return self._copied(first, message_id, queue, tx, move)
+        with self._core.lock:
+            first = self._core.steps.ask_first(
+                lambda store: store.move(message_id, queue, address, queues, reason, tx=tx)
+            )
+            return self._core.copied(first, message_id, queue, tx, move)
 
     def expire(self, message_id: int, queue: str, tx: int = 0, *, queues: Sequence[str] = ()) -> Moved:
         def expire(store: ChainedStore, its_id: int, chosen: Sequence[str], copy: int, its_tx: int) -> Moved:
             return store.expire(its_id, queue, queues=chosen, id=copy, tx=its_tx)
 
-        return self._dispose(message_id, queue, queues, tx, expire)
+        return self._core.dispose(message_id, queue, queues, tx, expire)
 
     def dead_letter(self, message_id: int, queue: str, tx: int = 0, *, queues: Sequence[str] = ()) -> Moved:
         def dead_letter(store: ChainedStore, its_id: int, chosen: Sequence[str], copy: int, its_tx: int) -> Moved:
             return store.dead_letter(its_id, queue, queues=chosen, id=copy, tx=its_tx)
 
-        return self._dispose(message_id, queue, queues, tx, dead_letter)
+        return self._core.dispose(message_id, queue, queues, tx, dead_letter)
 
     def tick(self) -> int:
         """As a store's, of the first; the others follow when a message that this concerns is next used."""
-        with self._lock:
-            return self._steps.ask_first(lambda store: store.tick())
+        with self._core.lock:
+            return self._core.steps.ask_first(lambda store: store.tick())
+
+    # ---- transactions ----------------------------------------------------------------------------------------------
+
+    def begin(self) -> int:
+        return self._transactions.begin()
+
+    def prepare(self, tx: int, data: bytes = b"") -> Prepared:
+        """What is not durable is told of the first store."""
+        return self._transactions.prepare(tx, data)
+
+    def commit(self, tx: int, *, then: Sequence[PlainOperation] = ()) -> Pending:
+        """`then` are operations on records of the first store's journal: no other store gets them."""
+        return self._transactions.commit(tx, then=then)
+
+    def rollback(self, tx: int) -> Pending:
+        return self._transactions.rollback(tx)
+
+    # ---- what is there: the first store says it -------------------------------------------------------------------
+
+    def message(self, message_id: int, *, body: bool = True) -> Message:
+        return self._first.message(message_id, body=body)
+
+    def body_stream(self, message_id: int) -> BodyStream:
+        return self._first.body_stream(message_id)
+
+    def describe(self, message_id: int) -> MessageEntry:
+        return self._first.describe(message_id)
+
+    def explain(self, record_id: int) -> list[ReferenceInfo]:
+        return self._first.explain(record_id)
+
+    def browse(self, queue: str, limit: int = 0) -> Iterator[ReferenceInfo]:
+        return self._first.browse(queue, limit)
+
+    def queue(self, name: str) -> QueueInfo:
+        return self._first.queue(name)
+
+    def queues(self) -> list[QueueInfo]:
+        return self._first.queues()
+
+    def addresses(self) -> list[AddressEntry]:
+        return self._first.addresses()
+
+    def bindings(self, queue: str) -> list[BindingEntry]:
+        return self._first.bindings(queue)
+
+    def holders(self) -> list[str]:
+        return self._first.holders()
+
+    def is_empty(self, tx: int) -> bool:
+        return self._first.is_empty(tx)
+
+    def transaction(self, tx: int) -> TransactionInfo:
+        return self._first.transaction(tx)
+
+    def transactions(self) -> list[TransactionInfo]:
+        return self._first.transactions()
+
+    def in_doubt(self) -> list[TransactionInfo]:
+        return self._first.in_doubt()
+
+    def next_due(self) -> int:
+        return self._first.next_due()
+
+    def expired(self, limit: int = 1000, *, agreed: bool = True) -> list[tuple[int, str]]:
+        return self._first.expired(limit, agreed=agreed)
 
     # ---- the whole -------------------------------------------------------------------------------------------------
 
     def room(self) -> Completion:
         """Done when all stores have room."""
-        return self._all(lambda store: store.room())
+        return self._core.all(lambda store: store.room())
 
     def flush(self) -> Completion:
         """Done when everything accepted so far is durable in all stores."""
-        return self._all(lambda store: store.flush())
+        return self._core.all(lambda store: store.flush())
 
     def close(self) -> None:
         """Close every store, in order, also behind one that raises."""
         with ExitStack() as stack:
-            for store in reversed(self._stores):
+            for store in reversed(self._core.stores):
                 stack.callback(store.close)
 
     def __enter__(self) -> MessageStoreChain:

@@ -18,34 +18,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from journal.errors import MessageMissingError
 from journal.store.chain.lockstep import chained_id
 from journal.store.chain.ports import ChainedStore
 from journal.store.declared import AddressDeclared, BindingDeclared, QueueDeclared
 from journal.store.model import ReferenceInfo, ReferenceState
-from journal.store.operations.look import QueueInfo
 from journal.store.pending import Pending
-from journal.store.queues.entry import AddressEntry, BindingEntry
 from journal.store.transactions import TransactionInfo
 
 log = logging.getLogger(__name__)
 
 _PENDING_MAX = 256
 """Operations on their way before the next waits for them."""
-
-
-class RealignedStore(ChainedStore, Protocol):
-    """A store of a chain that says what it has: `MessageStore` is one."""
-
-    def addresses(self) -> list[AddressEntry]: ...
-
-    def queues(self) -> list[QueueInfo]: ...
-
-    def bindings(self, queue: str) -> list[BindingEntry]: ...
-
-    def in_doubt(self) -> list[TransactionInfo]: ...
 
 
 @dataclass(slots=True)
@@ -91,7 +76,7 @@ class Realigned:
         return any((self.rolled_back, self.declared, self.added, self.removed, self.changed))
 
 
-def realign(stores: Sequence[RealignedStore], names: Sequence[str] = ()) -> list[Realigned]:
+def realign(stores: Sequence[ChainedStore], names: Sequence[str] = ()) -> list[Realigned]:
     """Bring all but the first in line with it; what was done, store by store. Nobody uses them meanwhile.
 
     Reads what both have, queue by queue; blocks until it is durable. Raises what a store refuses or fails with: call it
@@ -109,7 +94,7 @@ def realign(stores: Sequence[RealignedStore], names: Sequence[str] = ()) -> list
 class _Realigning:
     """One store's."""
 
-    def __init__(self, first: RealignedStore, other: RealignedStore, name: str) -> None:
+    def __init__(self, first: ChainedStore, other: ChainedStore, name: str) -> None:
         self._first = first
         self._other = other
         self._done = Realigned(name)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from journal.append.operations import PlainOperation
 from journal.errors import FullError, JournalError, TransactionUnknownError
-from journal.store.chain.base import ChainBase
+from journal.store.chain.core import ChainCore
 from journal.store.chain.lockstep import chained_id
 from journal.store.operations.transactions import Prepared
 from journal.store.pending import Pending
@@ -15,41 +15,45 @@ from journal.store.pending import Pending
 log = logging.getLogger(__name__)
 
 
-class ChainSettling(ChainBase):
+class ChainTransactions:
     """Operations on transactions."""
+
+    def __init__(self, core: ChainCore) -> None:
+        self._core = core
+        self._abandoned: list[int] = []
+        """Transactions of the chain's own that are still to be rolled back."""
 
     def begin(self) -> int:
         abandoned, self._abandoned = self._abandoned, []
         for tx in abandoned:
-            self._abandon(tx)
-        with self._lock:
-            tx = self._steps.ask_first(lambda store: store.begin())
-            for place in range(1, len(self._stores)):
-                self._steps.ask_other(place, lambda store: store.begin(chained_id(tx)))
-            self._in_transaction[tx] = []
-            self._begun.add(tx)
+            self.abandon(tx)
+        with self._core.lock:
+            tx = self._core.steps.ask_first(lambda store: store.begin())
+            for place in range(1, len(self._core.stores)):
+                self._core.steps.ask_other(place, lambda store: store.begin(chained_id(tx)))
+            self._core.in_transaction[tx] = []
+            self._core.begun.add(tx)
             return tx
 
     def prepare(self, tx: int, data: bytes = b"") -> Prepared:
-        """As a store's; what is not durable is said of the first, and so in the chain's ids."""
-        with self._lock:
-            first = self._steps.ask_first(lambda store: store.prepare(tx, data))
-            joined = self._steps.join(first, lambda store: store.prepare(chained_id(tx), data))
+        # what is not durable is told of the first store, and so in the chain's ids
+        with self._core.lock:
+            first = self._core.steps.ask_first(lambda store: store.prepare(tx, data))
+            joined = self._core.steps.join(first, lambda store: store.prepare(chained_id(tx), data))
             return Prepared(tx, joined.completion, first.not_durable)
 
     def commit(self, tx: int, *, then: Sequence[PlainOperation] = ()) -> Pending:
-        """As a store's. `then` are operations on records of the first store's journal: no other store gets them."""
-        with self._lock:
-            first = self._steps.ask_first(lambda store: store.commit(tx, then=then))
-            joined = self._steps.join(first, lambda store: self._settle(tx, store.commit))
-            self._settled(tx, joined)
+        with self._core.lock:
+            first = self._core.steps.ask_first(lambda store: store.commit(tx, then=then))
+            joined = self._core.steps.join(first, lambda store: self._settle(tx, store.commit))
+            self._core.settled(tx, joined)
             return Pending(tx, joined.completion)
 
     def rollback(self, tx: int) -> Pending:
-        with self._lock:
-            first = self._steps.ask_first(lambda store: store.rollback(tx))
-            joined = self._steps.join(first, lambda store: self._settle(tx, store.rollback))
-            self._settled(tx, joined)
+        with self._core.lock:
+            first = self._core.steps.ask_first(lambda store: store.rollback(tx))
+            joined = self._core.steps.join(first, lambda store: self._settle(tx, store.rollback))
+            self._core.settled(tx, joined)
             return Pending(tx, joined.completion)
 
     def _settle(self, tx: int, settle: Callable[[int], Pending]) -> Pending:
@@ -57,13 +61,13 @@ class ChainSettling(ChainBase):
         try:
             return settle(chained_id(tx))
         except TransactionUnknownError:
-            if tx in self._begun:
+            if tx in self._core.begun:
                 raise
             return Pending(tx)
 
-    def _abandon(self, tx: int) -> None:
+    def abandon(self, tx: int) -> None:
         """Roll back a transaction of the chain's own, later if the first store does not take it now."""
-        if tx not in self._begun:
+        if tx not in self._core.begun:
             return
         try:
             self.rollback(tx)

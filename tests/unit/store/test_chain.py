@@ -31,8 +31,8 @@ from journal.errors import (
 )
 from journal.store.bodies.chunks import BodyStream
 from journal.store.chain.chain import MessageStoreChain
+from journal.store.chain.kept_body import MEMORY_BYTES_MAX
 from journal.store.chain.lockstep import chained_id
-from journal.store.chain.streams import MEMORY_BYTES_MAX
 from journal.store.model import Delivery, Message, QueueConfig, ReferenceInfo
 from journal.store.operations.look import QueueInfo
 from journal.store.operations.transactions import Prepared
@@ -898,7 +898,7 @@ OF_ONE_STORE = {
     "ways_in",
     "cached_bytes",
     "volatile_bytes",
-    "orphaned_messages",
+    "inline_bytes_max",
 }
 """What a chain has not: its stores are started already, taking in is of one journal, gauges are each store's."""
 

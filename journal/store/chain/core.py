@@ -1,0 +1,142 @@
+"""What all operations of a chain share: its stores, its lock, and how an operation reaches every store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from journal.append.callbacks import CallersLock
+from journal.append.completion import Completion
+from journal.errors import ConfigError
+from journal.store.chain.lockstep import Joined, Lockstep, chained_id
+from journal.store.chain.ports import ChainedStore
+from journal.store.pending import Moved, Pending
+
+LAG_TIMEOUT_S_DEFAULT = 30.0
+
+
+class ChainCore:
+    """The stores of a chain and what the chain knows of them. Every operation that changes something holds the lock."""
+
+    def __init__(
+        self,
+        stores: Sequence[ChainedStore],
+        *,
+        names: Sequence[str] = (),
+        lag_timeout_s: float = LAG_TIMEOUT_S_DEFAULT,
+    ) -> None:
+        if not stores:
+            raise ConfigError("a chain needs at least one store")
+        names = names or [f"store {number} of {len(stores)}" for number in range(1, len(stores) + 1)]
+        if len(names) != len(stores):
+            raise ConfigError(f"{len(stores)} stores have {len(names)} names")
+        self.stores = tuple(stores)
+        self.first = stores[0]
+        self.lock = CallersLock()
+        self.steps = Lockstep(self.stores, tuple(names), lag_timeout_s)
+        self.in_transaction: dict[int, list[int]] = {}
+        """Messages that a transaction touches: they differ between stores until all stores have settled it."""
+        self.begun: set[int] = set()
+        """Open transactions that this chain has begun."""
+        self.declaring: set[int] = set()
+        """Transactions that create or destroy addresses, queues or bindings."""
+
+    # ---- asking all of them ----------------------------------------------------------------------------------------
+
+    def same(self, tx: int, call: Callable[[ChainedStore, int], Pending]) -> Pending:
+        """Ask all stores for the same operation, each with its number of the transaction."""
+        its_tx = chained_id(tx)
+        with self.lock:
+            first = self.steps.ask_first(lambda store: call(store, tx))
+            joined = self.steps.join(first, lambda store: call(store, its_tx))
+            self.note_declaring(tx)
+            return Pending(first.id, joined.completion)
+
+    def all(self, call: Callable[[ChainedStore], Completion]) -> Completion:
+        """Ask all stores for a completion; it is done when theirs are."""
+        with self.lock:
+            first = self.steps.ask_first(call)
+            return self.steps.join(Pending(0, first), lambda store: Pending(0, call(store))).completion
+
+    def of_message(self, message_id: int, tx: int, call: Callable[[ChainedStore, int, int], Pending]) -> Pending:
+        """Ask all stores for an operation on a message that is in all of them, or will be.
+
+        `call(store, message, tx)` has each store's ids.
+        """
+        its_id, its_tx = chained_id(message_id), chained_id(tx)
+        with self.lock:
+            first = self.steps.ask_first(lambda store: call(store, message_id, tx))
+            self.steps.await_arrival(message_id)
+            joined = self.steps.join(first, lambda store: call(store, its_id, its_tx))
+            self.note_touched([message_id], tx)
+            return Pending(first.id, joined.completion)
+
+    def arrives(self, first: Pending, message_id: int, tx: int, call: Callable[[ChainedStore], Pending]) -> Pending:
+        """The other stores are given a message that the first one has; it is delivered once all have it."""
+        joined = self.steps.join(first, call)
+        self.expect([message_id], tx, joined)
+        return Pending(first.id, joined.completion)
+
+    def dispose(
+        self,
+        message_id: int,
+        queue: str,
+        queues: Sequence[str],
+        tx: int,
+        call: Callable[[ChainedStore, int, Sequence[str], int, int], Moved],
+    ) -> Moved:
+        """Ask all stores for a message's way to a dead-letter or expiry address.
+
+        `call(store, message, queues, copy, tx)` has a copy of 0 for the store that issues its id.
+
+        Where the copy goes, the first store decides: the queues of another one may have other depths at this moment.
+        """
+        its_tx = chained_id(tx)
+        with self.lock:
+            first = self.steps.ask_first(lambda store: call(store, message_id, queues, 0, tx))
+
+            def follow(store: ChainedStore, its_id: int, copy: int) -> Moved:
+                return call(store, its_id, first.queues, copy, its_tx)
+
+            return self.copied(first, message_id, queue, tx, follow)
+
+    def copied(
+        self,
+        first: Moved,
+        message_id: int,
+        queue: str,
+        tx: int,
+        call: Callable[[ChainedStore, int, int], Pending],
+    ) -> Moved:
+        """The other stores make the copy that the first store made; it made none if its pending has no id."""
+        copy = chained_id(first.id)
+        joined = self.steps.follow(first, [message_id], queue, lambda store, its_ids: call(store, its_ids[0], copy))
+        self.note_touched([message_id], tx)
+        if first.id:
+            self.expect([first.id], tx, joined)
+        return Moved(first.id, joined.completion, first.queues)
+
+    def expect(self, message_ids: Sequence[int], tx: int, joined: Joined) -> None:
+        """The messages are delivered once this is durable, or once `tx` is committed."""
+        if tx:
+            self.note_touched(message_ids, tx)
+        else:
+            self.steps.arrivals.expect(message_ids, joined)
+
+    def note_touched(self, message_ids: Sequence[int], tx: int) -> None:
+        if tx:
+            self.in_transaction.setdefault(tx, []).extend(message_ids)
+
+    def note_declaring(self, tx: int) -> None:
+        if tx:
+            self.declaring.add(tx)
+
+    def settled(self, tx: int, joined: Joined) -> None:
+        """Later operations on what the transaction touched wait until all stores have settled it."""
+        touched = self.in_transaction.pop(tx, None)
+        if touched is None or tx in self.declaring:
+            # nobody knows what a transaction touched that an earlier chain began
+            self.steps.wait_before_next(joined)
+        else:
+            self.steps.arrivals.expect(touched, joined)
+        self.declaring.discard(tx)
+        self.begun.discard(tx)

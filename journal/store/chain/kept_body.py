@@ -1,0 +1,88 @@
+"""A body that passes once and can be read again: kept in memory while it is small, then in a temporary file."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from types import TracebackType
+
+from journal.errors import JournalError, LocalStorageError
+
+MEMORY_BYTES_MAX = 1024 * 1024
+"""Bytes of a body that are kept in memory; a larger body goes to the file."""
+
+_PIECE_BYTES = 256 * 1024
+
+
+class KeptBody:
+    """A body that can be read again once it has passed."""
+
+    def __init__(self) -> None:
+        self.raised: JournalError | None = None
+        """The error by which the body's giver cut it off."""
+        self._file = tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES_MAX)  # noqa: SIM115 (closed by __exit__)
+
+    def passing(self, body: Iterable[bytes]) -> Iterator[bytes]:
+        """The pieces of a body as they come.
+
+        Raises LocalStorageError if the temporary file cannot take them, at the latest behind the last piece: before the
+        taker has the whole body.
+        """
+        with self._noting():
+            for piece in body:
+                self._keep(piece)
+                yield piece
+        self._keep_all()
+
+    async def passing_async(self, body: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+        """`passing` in an event loop."""
+        with self._noting():
+            async for piece in body:
+                self._keep(piece)
+                yield piece
+        self._keep_all()
+
+    @contextmanager
+    def _noting(self) -> Iterator[None]:
+        try:
+            yield
+        except JournalError as error:
+            self.raised = error
+            raise
+
+    def _keep(self, piece: bytes) -> None:
+        try:
+            self._file.write(piece)
+        except OSError as error:
+            raise _not_kept(error) from error
+
+    def _keep_all(self) -> None:
+        """Write what the file still buffers."""
+        try:
+            self._file.flush()
+        except OSError as error:
+            raise _not_kept(error) from error
+
+    def again(self) -> Iterator[bytes]:
+        """The whole body, in pieces. Raises LocalStorageError."""
+        try:
+            self._file.seek(0)
+            while piece := self._file.read(_PIECE_BYTES):
+                yield piece
+        except OSError as error:
+            raise LocalStorageError(f"cannot read a body in {tempfile.gettempdir()}: {error}") from error
+
+    def __enter__(self) -> KeptBody:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # closing writes what is buffered, which nobody reads any more
+        with suppress(OSError):
+            self._file.close()
+
+
+def _not_kept(error: OSError) -> LocalStorageError:
+    return LocalStorageError(f"cannot keep a body in {tempfile.gettempdir()}: {error}")
