@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from journal.errors import RowError, StoreError
 from journal.load.loading import LoadCounts, LoadedUpdate
+from journal.store.queues.index import ReferenceIndex
 from journal.store.queues.loaded import LoadedDuplicate, LoadedOutcome, LoadedPrepared, LoadedStore
 from journal.store.queues.loading import LoadedReference, place_of
-from journal.store.queues.references import ReferenceIndex
 from journal.store.queues.state import QueueState
 from journal.store.records import (
     decode_acknowledgement,

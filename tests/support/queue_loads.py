@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from journal.load.loading import LoadCounts, LoadedUpdate
 from journal.store.model import Message, QueueConfig
+from journal.store.queues.index import ReferenceIndex
 from journal.store.queues.loaded import LoadedStore
-from journal.store.queues.references import ReferenceIndex
 from journal.store.records import (
     encode_acknowledgement,
     encode_address,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from journal.store.model import QueueConfig
-from journal.store.queues.references import ReferenceIndex
+from journal.store.queues.index import ReferenceIndex
 from journal.store.queues.state import QueueState
 
 ADDRESS, ORDERS, AUDIT = 1 << 10, 2 << 10, 3 << 10

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from journal.store.queues.references import Paged
+from journal.store.queues.index import Paged
 
 
 def _delivery_order(paged: Paged) -> tuple[int, int]:

@@ -17,7 +17,7 @@ from journal.errors import JournalError
 from journal.limits import Limits
 from journal.local.journal import LocalJournal
 from journal.store.model import Message, QueueConfig, ReferenceInfo
-from journal.store.queues.references import ReferenceIndex
+from journal.store.queues.index import ReferenceIndex
 from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore
 from loaders.queues import QueueLoader

@@ -1,4 +1,4 @@
-"""Looking at references without touching them: a queue in delivery order, a message's in all queues."""
+"""References as they stand, read without changing them: a queue's in delivery order, a message's in all queues."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from itertools import chain, islice
 
 from journal.store.model import PRIORITY_MAX, ReferenceInfo, ReferenceState
 from journal.store.queues.entry import QueueEntry
+from journal.store.queues.index import Paged
 from journal.store.queues.paging import paged_facts
-from journal.store.queues.references import ARRIVING, FREE, HELD, LOCKED, READY, SCHEDULED, SETTLING, STATE, Paged
+from journal.store.queues.references import ARRIVING, FREE, HELD, LOCKED, READY, SCHEDULED, SETTLING, STATE
 from journal.store.queues.tables import QueueTables
 
 _STATES = {
@@ -20,19 +21,19 @@ _STATES = {
     HELD: ReferenceState.HELD,
     LOCKED: ReferenceState.LOCKED,
     SETTLING: ReferenceState.SETTLING,
-    ARRIVING: ReferenceState.LOCKED,  # for its transaction
+    ARRIVING: ReferenceState.LOCKED,  # by the transaction that adds it
 }
 
 _Order = tuple[int, int]
-"""Rank and place."""
+"""The rank and place of a reference in its queue."""
 
 _END: _Order = (PRIORITY_MAX + 1, 0)
 
 Turn = Callable[[], AbstractContextManager[object]]
-"""What a step is taken in: nothing changes meanwhile."""
+"""A context for one step, in which nothing changes meanwhile."""
 
 _AT_ONCE = 200
-"""Rows that are looked at in one turn, of memory and of the index each."""
+"""Rows of memory, and rows of the index, that are looked at in one turn."""
 
 
 def in_order(tables: QueueTables, entry: QueueEntry, turn: Turn) -> Iterator[ReferenceInfo]:
@@ -54,7 +55,7 @@ def in_order(tables: QueueTables, entry: QueueEntry, turn: Turn) -> Iterator[Ref
 
 
 class _Look:
-    """A queue as it was when somebody began to look at it, and how far they have come.
+    """A queue as it was when a look at it began, and how far the look has come.
 
     A turn looks, from one place on, at all that may have a reference: the rows that were there in the beginning, those
     admitted from the index since, and the index. It tells what they have up to a place, and the next turn goes on
@@ -66,14 +67,14 @@ class _Look:
         self._tables = tables
         self._entry = entry
         self._next_high = tables.next_high
-        """What has arrived since has a place behind it, whichever row it got."""
+        """The last place when the look began; references that arrived since are behind it."""
         self._from: _Order = (0, 0)
-        """All before this one is told."""
+        """All references before this place are told."""
         self._copied = [_Copied(chain(*[line.rows() for line in entry.lines]))]
         self._admitted: list[tuple[_Order, int]] = []
-        """A heap of those to come, with their rows."""
+        """A heap of places to come, with their rows."""
         self._readmitted: set[int] = set()
-        """Rows that have been admitted: those that were copied stand for another reference."""
+        """Rows that were admitted from the index since; a copied row of that number stands for another reference."""
         tables.onlookers.add(self)
 
     def keys(self, rows: Sequence[int], turn: Turn) -> list[tuple[_Order, int]]:
@@ -82,7 +83,7 @@ class _Look:
             return self._keys(rows)
 
     def add(self, rows: Iterable[int]) -> None:
-        """Copied rows, in their order."""
+        """Add copied rows, in their order."""
         self._copied.append(_Copied(rows))
 
     def admitted(self, paged: Paged, row: int) -> None:
@@ -93,7 +94,7 @@ class _Look:
                 heappush(self._admitted, (order, row))
 
     def tell(self) -> list[ReferenceInfo]:
-        """The next ones, in a turn; there may be none before it is over."""
+        """The next references, within a turn; there may be none before the look is over."""
         found: dict[_Order, int | Paged] = {}
         until = _END
         if not self._entry.gone:
@@ -106,7 +107,7 @@ class _Look:
         return [self._told(found[order]) for order in told]
 
     def _look_at_copied(self, copied: _Copied, found: dict[_Order, int | Paged]) -> _Order:
-        """Before which place all is found; so for the others."""
+        """Look at copied rows. Returns the place before which all is found, as the next two do."""
         rows, more = copied.next()
         keys = [key for key in self._keys(rows) if key[0] >= self._from]
         copied.keep([row for _, row in keys])
@@ -155,19 +156,19 @@ class _Look:
 
 
 class _Copied:
-    """Rows of which each is looked at until what it stands for is told, or gone."""
+    """Rows that are looked at until the reference of each is told, or gone."""
 
     def __init__(self, rows: Iterable[int]) -> None:
         self._ahead: list[int] = []
         self._rest = iter(rows)
 
     def next(self) -> tuple[list[int], bool]:
-        """And whether there may be more."""
+        """The next rows, and whether there may be more."""
         self._ahead += islice(self._rest, _AT_ONCE - len(self._ahead))
         return self._ahead, len(self._ahead) == _AT_ONCE
 
     def keep(self, rows: list[int]) -> None:
-        """What is left of `next`'s: the others are told, or gone."""
+        """Keep the rest of the rows from `next`: the others are told, or gone."""
         self._ahead = rows
 
 
@@ -192,7 +193,7 @@ def _order(tables: QueueTables, row: int) -> _Order:
 
 
 def explain(tables: QueueTables, message_id: int) -> list[ReferenceInfo]:
-    """A message's references, except those on their way outside of transactions."""
+    """References of a message, except those on their way outside of transactions."""
     table = tables.references
     message_row = table.row_of.get(message_id, -1)
     rows = table.of_message(message_row) if message_row >= 0 else []
@@ -203,7 +204,7 @@ def explain(tables: QueueTables, message_id: int) -> list[ReferenceInfo]:
 
 
 def of_row(tables: QueueTables, row: int) -> ReferenceInfo:
-    """A reference in memory."""
+    """The reference of a row in memory."""
     table = tables.references
     message_row = table.message[row]
     return ReferenceInfo(

@@ -12,13 +12,13 @@ from functools import lru_cache
 from typing import TypeVar
 
 _SAMES_KEPT = 32
-"""Most runs are as long as those before, and most columns get the same values: zeros, states."""
+"""Equal columns that are kept: most runs have the same length, and most columns get the same value (zero, a state)."""
 
 _Column = TypeVar("_Column", "array[int]", bytearray)
 
 
 def together(rows: Sequence[int]) -> Sequence[int]:
-    """The same rows, of which no two are the same: a range if none is missing between them, whatever their order."""
+    """The given distinct rows, as a range if none is missing between them, whatever their order."""
     if type(rows) is range:
         return rows
     run = in_order(rows)
@@ -29,7 +29,7 @@ def together(rows: Sequence[int]) -> Sequence[int]:
 
 
 def in_order(rows: Sequence[int]) -> range | None:
-    """The same rows, a list or an array, if each follows the one before; so no two are the same."""
+    """The given rows as a range, if each follows the one before; else None."""
     run = range(rows[0], rows[0] + len(rows))
     if rows[-1] != run[-1]:
         return None
@@ -45,7 +45,7 @@ def gather(column: _Column, rows: Sequence[int]) -> _Column:
 
 
 def fill(column: _Column, rows: Sequence[int], values: _Column) -> None:
-    """Write values into these rows, of which those behind the column's end come last."""
+    """Write values into these rows. Rows behind the column's end come last, and extend it."""
     if type(rows) is range:
         column[rows.start : rows.stop] = values
         return
@@ -56,7 +56,7 @@ def fill(column: _Column, rows: Sequence[int], values: _Column) -> None:
 
 
 def reach(column: array[int], rows: Sequence[int]) -> None:
-    """Have these rows, as `fill`, of which somebody else writes the values."""
+    """Extend the column to these rows, as `fill` does, without writing their values."""
     missing = rows[-1] + 1 - len(column)
     if missing > 0:
         column.extend(same_numbers(column.typecode, 0, missing))
@@ -64,11 +64,11 @@ def reach(column: array[int], rows: Sequence[int]) -> None:
 
 @lru_cache(maxsize=_SAMES_KEPT)
 def same_numbers(typecode: str, value: int, count: int) -> array[int]:
-    """So many values for `fill` that are the same; not to be changed."""
+    """`count` equal values for `fill`. They are shared: do not change them."""
     return array(typecode, [value]) * count
 
 
 @lru_cache(maxsize=_SAMES_KEPT)
 def same_bytes(value: int, count: int) -> bytearray:
-    """`same_numbers` of bytes."""
+    """`same_numbers` for a column of bytes."""
     return bytearray([value]) * count

@@ -15,26 +15,26 @@ _ROW_MASK = (1 << _ROW_BITS) - 1
 _STALE_MIN = 64
 _MOVED_AT_ONCE = 8
 _PASSED_MAX = 500
-"""Entries that are not true, of which one call gets rid."""
+"""Outdated entries that one call removes at most."""
 
 
 class Deadlines:
-    """Times (ms) of rows. `time_of` gives a row's true time; an entry with another one does not count."""
+    """Times (ms) of rows. `time_of` returns the current time of a row; an entry with another time is outdated."""
 
     __slots__ = ("_heap", "_left", "_moved", "_time_of", "count")
 
     def __init__(self, time_of: Callable[[int], int]) -> None:
         self.count = 0
-        """True entries, as the owner has counted them."""
+        """Number of current entries, as the owner has counted them."""
         self._heap: list[int] = []
         self._left: list[int] = []
-        """A heap whose true entries move to the other one, the last of the list first: so it stays a heap."""
+        """A heap whose current entries move to the other heap, from the end of the list: so it stays a heap."""
         self._moved: set[int] = set()
-        """Entries that have moved. One that was true, was not, and is again may come twice."""
+        """A heap of entries that have moved. An entry that was outdated and is current again may be in it twice."""
         self._time_of = time_of
 
     def add(self, row: int, time: int) -> None:
-        """The row's true time is `time` from now on."""
+        """The current time of a row is `time` from now on."""
         self.count += 1
         heappush(self._heap, time << _ROW_BITS | row)
         if self._left:
@@ -56,12 +56,11 @@ class Deadlines:
         return self._time_of(entry & _ROW_MASK) == entry >> _ROW_BITS
 
     def remove(self) -> None:
-        """Some row's time is no longer true."""
+        """The time of some row is outdated from now on."""
         self.count -= 1
 
     def next(self) -> int:
-        """A time before which there is no true one: the earliest true one, unless very many are not true; 0: there is
-        none."""
+        """A time before which no row is due, 0 for none: the earliest time, unless very many entries are outdated."""
         for _ in range(_PASSED_MAX):
             heap = self._earliest()
             if not heap or self._is_true(heap[0]):
@@ -71,8 +70,10 @@ class Deadlines:
         return heap[0] >> _ROW_BITS if heap else 0
 
     def pop(self, now_ms: int, limit: int) -> tuple[list[int], bool]:
-        """Rows whose true time has come, the earliest first, up to `limit`, and whether there may be more. They stay
-        counted until `remove`."""
+        """Up to `limit` rows whose time has come, the earliest first, and whether there may be more.
+
+        They stay counted until `remove`.
+        """
         rows: dict[int, None] = {}
         for _ in range(limit + _PASSED_MAX):
             heap = self._earliest()
@@ -86,6 +87,6 @@ class Deadlines:
         return [*rows], True
 
     def _earliest(self) -> list[int]:
-        """The heap of which the first entry is the earliest of all."""
+        """The heap that has the earliest entry of all as its first one."""
         heap, left = self._heap, self._left
         return left if left and not (heap and heap[0] <= left[0]) else heap

@@ -15,11 +15,11 @@ from journal.store.queues.entry import AddressEntry, BindingEntry, QueueEntry
 from journal.store.queues.tables import QueueTables
 
 Subscription = tuple[str, str]
-"""A client's id and the name that it gave: of all of a journal, whatever the address (as AMQP and JMS have it)."""
+"""A client's id and the name that it gave. They are unique in a journal, whatever the address, as in AMQP and JMS."""
 
 
 class QueueDirectory:
-    """What there is by name, over the tables that hold the queues by record id."""
+    """Addresses, queues and bindings by name, over the tables that hold the queues by record id."""
 
     def __init__(self, tables: QueueTables) -> None:
         self._tables = tables
@@ -27,9 +27,9 @@ class QueueDirectory:
         self._address_of: dict[int, AddressEntry] = {}
         self._queue_ids: dict[str, int] = {}
         self._queues_of: dict[str, dict[int, None]] = {}
-        """Queues by their address."""
+        """Queues by the name of their address."""
         self._subscriptions: dict[Subscription, set[int]] = {}
-        """Queues of durable subscriptions; an old journal may have several of one."""
+        """Queues of durable subscriptions; an old journal may have several queues of one subscription."""
         self._bindings: dict[int, BindingEntry] = {}
         self._bindings_of: dict[int, dict[int, None]] = {}
 
@@ -67,7 +67,7 @@ class QueueDirectory:
     # ---- queues ----------------------------------------------------------------------------------------------------
 
     def require_new_name(self, config: QueueConfig) -> None:
-        """Raises QueueExistsError for a queue's name that is taken."""
+        """Raises QueueExistsError if the queue's name is taken."""
         if config.name in self._queue_ids:
             raise QueueExistsError(f"queue {config.name!r} exists")
 
@@ -88,7 +88,7 @@ class QueueDirectory:
         return entry
 
     def require_new_subscription(self, config: QueueConfig) -> None:
-        """Raises QueueExistsError for a durable subscription that its client has, at whatever address."""
+        """Raises QueueExistsError if its client has that durable subscription already, at whatever address."""
         if subscription_of(config) in self._subscriptions:
             raise QueueExistsError(f"subscription {config.subscription!r} of client {config.client_id!r} exists")
 
@@ -135,7 +135,7 @@ class QueueDirectory:
         return [*map(self._tables.queues.__getitem__, self._queue_ids.values())]
 
     def queues_of(self, address: str) -> list[QueueEntry]:
-        """Those of one address."""
+        """Queues of one address."""
         return [self._tables.queues[record_id] for record_id in self._queues_of.get(address, ())]
 
     # ---- bindings --------------------------------------------------------------------------------------------------
@@ -162,5 +162,5 @@ class QueueDirectory:
 
 
 def subscription_of(config: QueueConfig) -> Subscription | None:
-    """The durable subscription that a queue is; None: it is none."""
+    """The durable subscription that a queue is; None if it is none."""
     return (config.client_id, config.subscription) if config.client_id or config.subscription else None

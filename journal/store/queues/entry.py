@@ -42,15 +42,15 @@ class MessageEntry(NamedTuple):
     expires: int
     timestamp: int
     due: int
-    """Its own scheduled time, by which a later route goes; 0: it has none."""
+    """The message's own scheduled time, which a later route takes over; 0 for none."""
     durable: bool
     references: int
-    """Those that are not settling."""
+    """Number of references that are not settling."""
     chunks: tuple[int, ...]
 
 
 class QueueEntry:
-    """A queue, and how many references it has of each kind. Its lines hold the READY ones in order."""
+    """A queue, and how many references it has in each state. Its lines hold the READY ones in order."""
 
     __slots__ = (
         "_by_rank",
@@ -71,26 +71,28 @@ class QueueEntry:
     def __init__(
         self, record_id: int, config: QueueConfig, table: References, first: Callable[[QueueEntry, Line], int]
     ) -> None:
-        """`first` gives the row of a line's first reference, or -1."""
+        """`first` returns the row of a line's first reference, or -1."""
         self.record_id = record_id
         self.config = config
         self.counts = [0] * 6
-        """By state."""
+        """Number of references by state."""
         self.adding = 0
-        """Those arriving that transactions add."""
+        """Number of arriving references that transactions add."""
         self.gone = False
-        """Removed: what it has is forgotten in steps."""
+        """Whether the queue is removed: its references are forgotten in steps."""
         self.bytes = 0
-        """Sizes of its messages, without those settling."""
+        """Bytes of its messages, without those that are settling."""
         self.lines: list[Line] = []
-        """The one delivered first first."""
+        """Lines in delivery order."""
         self.away: set[int] = set()
-        """Rows that are in no line's order: those not READY, and those that expired before they could be taken."""
+        """Rows in no line's order: they are not READY, or have expired before they could be taken."""
         self.runs: dict[int, Sequence[int]] = {}
-        """More of those, that came together, or go together: by the first of each. Hot path: a set of them costs more
-        than all else that is done with a run."""
+        """More rows in no line's order, as runs that came or go together, by the first row of each.
+
+        Hot path: a set of such rows costs more than everything else that is done with a run.
+        """
         self.paged = 0
-        """Those in the index, READY and SCHEDULED."""
+        """Number of references in the index: READY and SCHEDULED ones."""
         self._by_rank: dict[int, Line] = {}
         self._table = table
         self._first = first
@@ -108,7 +110,7 @@ class QueueEntry:
         return chain(self.away, *self.runs.values())
 
     def not_away(self, row: int) -> None:
-        """A row is in a line's order, or is gone. What is left of its run goes one by one from now on."""
+        """A row is in a line's order, or is gone. The rest of its run leaves one by one from now on."""
         if row in self.away:
             self.away.remove(row)
             return
@@ -118,7 +120,7 @@ class QueueEntry:
             self.away.remove(row)
 
     def not_away_all(self, rows: Sequence[int]) -> None:
-        """The same for all of a run."""
+        """`not_away` for all rows of a run."""
         if self.runs.pop(rows[0], None) is None:
             self.away.difference_update(rows)
 
@@ -148,12 +150,12 @@ class QueueEntry:
 
     @property
     def messages(self) -> int:
-        """Those that it has, or is about to."""
+        """Number of messages that the queue has, or is about to have."""
         return self.ready + self.scheduled + self.held + self.locked + self.arriving
 
     @property
     def oldest(self) -> int:
-        """The smallest timestamp of those first of their priority to be delivered; 0 if none is READY."""
+        """The smallest timestamp among the first message of each priority; 0 if none is READY."""
         table = self._table
         firsts = [self._first(self, line) for line in self.lines]
         return min((table.timestamp[table.message[row]] for row in firsts if row >= 0), default=0)

@@ -1,4 +1,4 @@
-"""How a loaded QueueState is kept as the journal has it: messages that changed or are gone, queues that are destroyed.
+"""How a loaded QueueState follows the journal: messages that changed or are gone, queues that are destroyed.
 
 Every message is told as a whole, and compared with what is there: a reference that is as it was stays where it is, any
 other goes, and comes again as the journal has it. Nothing is done for later but what `load_complete` does for a load,
@@ -11,19 +11,22 @@ from collections.abc import Sequence
 from itertools import chain
 
 from journal.errors import StateError
+from journal.store.queues.index import Paged
 from journal.store.queues.loading import NOWHERE, LoadedReference, QueueLoading
 from journal.store.queues.paging import paged_facts
-from journal.store.queues.references import READY, SCHEDULED, SETTLING, STATE, Paged
+from journal.store.queues.references import READY, SCHEDULED, SETTLING, STATE
 from journal.store.queues.tables import QueueTables
 from journal.store.records import MessageFacts
 
 _DESTROYED_MAX = 100_000
-"""Destroyed queues that are remembered. References that are told to older ones cost memory until `load_complete`, and
-that one of those is there again, which a message store's queue never is, is not noticed."""
+"""Destroyed queues that are remembered.
+
+References to older destroyed queues cost memory until `load_complete`. Should one of those queues come back, which a
+message store's queue never does, that is not noticed."""
 
 
 class QueueFollowing(QueueLoading):
-    """Following, between a load's last record and `load_complete`; the references are all READY, SCHEDULED or HELD."""
+    """Follows the journal until `load_complete`. All references are READY, SCHEDULED or HELD."""
 
     def __init__(self, tables: QueueTables) -> None:
         super().__init__(tables)
@@ -32,7 +35,7 @@ class QueueFollowing(QueueLoading):
     # ---- messages --------------------------------------------------------------------------------------------------
 
     def follow_message(self, message_id: int, facts: MessageFacts, references: Sequence[LoadedReference]) -> None:
-        """A message that is new, or may not be as it was: as `load_message`. Hot path: a new one."""
+        """Load a message that is new or may have changed, as `load_message` does. Hot path: a new one."""
         table, tables = self._references, self._tables
         if self._destroyed:
             references = [each for each in references if each.queue not in self._destroyed]
@@ -49,7 +52,7 @@ class QueueFollowing(QueueLoading):
             self.load_message(message_id, facts, references)
 
     def _is_the_same(self, message_row: int, paged: Sequence[Paged], facts: MessageFacts) -> bool:
-        """Whether it is the message that is there, and not another one that was stored with its id."""
+        """Whether this is the message that is there, and not another one that was stored with its id."""
         name, priority, size, timestamp, expires, due, chunks, _ = facts
         told = (priority, size, timestamp, expires, chunks, due)
         if message_row < 0:
@@ -71,7 +74,7 @@ class QueueFollowing(QueueLoading):
         self, message_id: int, message_row: int, paged: Sequence[Paged], facts: MessageFacts,
         references: Sequence[LoadedReference],
     ) -> None:  # fmt: skip
-        """Take away what is not there any more, add what is new."""
+        """Take away references that are not there any more, and add new ones."""
         table, tables = self._references, self._tables
         new = {each.queue: each for each in references}
         kept: list[Paged] = []
@@ -101,7 +104,7 @@ class QueueFollowing(QueueLoading):
         return LoadedReference(table.queue[row], table.place(row), holder, table.deliveries[row], due)
 
     def unload_message(self, message_id: int) -> None:
-        """A message is gone, with all its references; or there was none of that id. Hot path: one reference."""
+        """Forget a message with all its references, if there is one of that id. Hot path: one reference."""
         table, tables = self._references, self._tables
         message_row = table.row_of.get(message_id, -1)
         if tables.paged and (message_row < 0 or message_row in table.paged):
@@ -117,7 +120,7 @@ class QueueFollowing(QueueLoading):
     # ---- references ------------------------------------------------------------------------------------------------
 
     def _take_away(self, row: int) -> int:
-        """Forget a reference in memory; the row of its message, which stays."""
+        """Forget a reference in memory. Returns the row of its message, which stays."""
         table, tables = self._references, self._tables
         message_row = table.message[row]
         entry = tables.queues[table.queue[row]]
@@ -125,7 +128,7 @@ class QueueFollowing(QueueLoading):
         if state == READY:
             line = tables.line_of(entry, row)
             line.leave(row, SETTLING)
-            line.first()  # lets go of what left from its front, which nobody takes from
+            line.first()  # drops rows that left from the front, as nobody takes from this line
         elif state == SCHEDULED:
             tables.schedule.remove()
         entry.counts[state] -= 1
@@ -138,7 +141,7 @@ class QueueFollowing(QueueLoading):
         return message_row
 
     def _let_go(self, message_row: int) -> None:
-        """After references were taken away: a message without any is kept, one that is all in the index only there."""
+        """After references were taken away: a message without any stays; one with all in the index is forgotten."""
         table = self._references
         if not table.live[message_row]:
             table.live[message_row] = 1
@@ -149,7 +152,7 @@ class QueueFollowing(QueueLoading):
     # ---- queues ----------------------------------------------------------------------------------------------------
 
     def unload_queue(self, queue_id: int) -> None:
-        """A queue that is not listed (any more) is gone for good, with all its references."""
+        """Forget a queue that is not listed (any more) for good, with all its references."""
         tables = self._tables
         self._destroyed[queue_id] = None
         if len(self._destroyed) > _DESTROYED_MAX:
@@ -165,7 +168,7 @@ class QueueFollowing(QueueLoading):
         del tables.queues[queue_id]
 
     def require_not_destroyed(self, queue_id: int) -> None:
-        """Raises StateError for a queue that was unloaded: what it had is forgotten, and only a new load finds it."""
+        """Raises StateError for a queue that was unloaded: only a new load finds its references again."""
         if queue_id in self._destroyed:
             raise StateError(f"queue {queue_id} is there again after it was destroyed: load the journal anew")
 

@@ -1,5 +1,7 @@
-"""Who holds what: references by their holder, a name that the broker chose; and what of it is held over from before a
-load, which nobody has come back for."""
+"""Held references by their holder, whose name the broker chose.
+
+A reference that was held before a load is held over until its holder comes back for it.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,9 @@ class Holds:
     def __init__(self) -> None:
         self._holder: dict[int, str] = {}
         self._over: dict[str, dict[int, bool]] = {}
-        """Rows held over, by holder, and whether it counts that they are given back; all others that it holds are in
-        `_rows`."""
+        """Rows held over, by holder, and whether giving them back counts. All other held rows are in `_rows`."""
         self._rows: dict[str, dict[int, Any]] = {}
-        """Only their keys and order count."""
+        """Held rows by holder, as ordered sets: the values mean nothing."""
 
     def __bool__(self) -> bool:
         """Whether anybody holds anything."""
@@ -32,7 +33,7 @@ class Holds:
         rows[row] = None
 
     def remove(self, row: int) -> None:
-        """Whether it is held or not."""
+        """Forget who holds a row, if anybody does."""
         holder = self._holder.pop(row, None)
         if holder is not None:
             self._take_out(row, holder)
@@ -45,11 +46,11 @@ class Holds:
             del table[holder]
 
     def holder(self, row: int) -> str:
-        """Its holder; empty: nobody."""
+        """The holder of a row; empty for nobody."""
         return self._holder.get(row, "")
 
     def rows(self, holder: str) -> Sequence[int]:
-        """In order of acquisition."""
+        """Rows of a holder, in order of acquisition."""
         return [*self._over.get(holder, ()), *self._rows.get(holder, ())]
 
     def holders(self) -> list[str]:
@@ -58,12 +59,12 @@ class Holds:
     # ---- held over -------------------------------------------------------------------------------------------------
 
     def hold_all_over(self) -> None:
-        """After a load: all that is held was acquired before it. Nobody knows whether it was handed out."""
+        """After a load all held rows were acquired before it. Nobody knows whether they were handed out."""
         self._over = {holder: dict.fromkeys(rows, False) for holder, rows in self._rows.items()}
         self._rows = {}
 
     def hold_over(self, row: int, *, counts: bool) -> None:
-        """Its holder has let go of one that is held, or was there before the load."""
+        """The holder of a held row has let go of it, or was there before the load."""
         holder = self._holder[row]
         self._take_out(row, holder)
         self._over.setdefault(holder, {})[row] = counts
@@ -76,10 +77,10 @@ class Holds:
             self._rows.setdefault(holder, {})[row] = None
 
     def claim_all(self, holder: str) -> None:
-        """A holder has come back for all that it holds."""
+        """A holder has come back for everything that it holds."""
         over: dict[int, Any] | None = self._over.pop(holder, None)
         if over is not None:
-            over.update(self._rows.get(holder, {}))  # mostly nothing: whoever comes back has nothing new
+            over.update(self._rows.get(holder, {}))  # mostly none: it has acquired nothing since
             self._rows[holder] = over
 
     def over(self, holder: str) -> Iterable[int]:
@@ -87,5 +88,5 @@ class Holds:
         return self._over.get(holder, ())
 
     def over_counts(self, row: int) -> bool | None:
-        """Whether it counts that it is given back; None: it is not held over."""
+        """Whether giving a row back counts as a delivery; None if it is not held over."""
         return self._over.get(self._holder.get(row, ""), {}).get(row)

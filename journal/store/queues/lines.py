@@ -24,18 +24,18 @@ _GONE_MIN = 32
 
 
 class _Block:
-    """Rows by place; those before `head` are not its own any more."""
+    """Rows by place. Rows before `head` do not belong to it any more."""
 
     __slots__ = ("among", "gone", "head", "number", "rows")
 
     def __init__(self, number: int, among: list[_Block]) -> None:
         self.number = number
         self.among = among
-        """The blocks of which it is one."""
+        """The list of blocks that it is in."""
         self.rows = array("i")
         self.head = 0
         self.gone = 0
-        """How many are READY no more."""
+        """Number of its rows that are not READY any more."""
 
     def __len__(self) -> int:
         return len(self.rows) - self.head
@@ -45,7 +45,7 @@ class _Block:
 
 
 class Line:
-    """One line; `paged` more references wait in the index, each behind all of the order's rows."""
+    """One line. `paged` is the number of references in the index, each behind all rows of the order."""
 
     __slots__ = ("_beside", "_block_of", "_in_order", "_last", "_next", "_order", "_table", "paged", "rank")
 
@@ -54,18 +54,18 @@ class Line:
         self.paged = 0
         self._table = table
         self._block_of: dict[int, _Block] = {}
-        """By number, which a row's column has."""
+        """Blocks by number. A column of the table has the number for each row."""
         self._next = 0
         self._order: list[_Block] = []
-        """At least one, of which only the last may be empty."""
+        """Blocks of the order: at least one, and only the last may be empty."""
         self._beside: list[_Block] = []
         self._begin(self._order)
         self._last = 0
-        """Place of the order's last row, while it has rows."""
+        """The place of the order's last row, while it has rows."""
         self._in_order = True
 
     def __len__(self) -> int:
-        """Rows of the order, with those that left from its middle."""
+        """Number of rows in the order, with those that have left its middle."""
         return sum(map(len, self._order))
 
     def is_longer(self, count: int) -> bool:
@@ -83,7 +83,7 @@ class Line:
         return block
 
     def _end(self, block: _Block) -> None:
-        """Nothing of it is its own any more."""
+        """Remove a block that has no rows of its own any more."""
         if block is self._order[-1]:
             block.rows = array("i")
             block.head = block.gone = 0
@@ -94,7 +94,7 @@ class Line:
     # ---- coming ----------------------------------------------------------------------------------------------------
 
     def append(self, row: int, place: int) -> None:
-        """READY behind all others."""
+        """A row becomes READY behind all others."""
         block = self._order[-1]
         if len(block.rows) >= _BLOCK_ROWS:
             block = self._begin(self._order)
@@ -105,7 +105,7 @@ class Line:
         self._last = place
 
     def append_all(self, rows: Sequence[int], place: int) -> None:
-        """`append` of rows in their order, of which the last has that place."""
+        """`append` rows in their order; `place` is the last one's."""
         fill(self._table.flags, rows, same_bytes(READY_QUEUED, len(rows)))
         for start in range(0, len(rows), _BLOCK_ROWS):
             part = rows[start : start + _BLOCK_ROWS]
@@ -121,27 +121,27 @@ class Line:
         fill(numbers, rows, array(numbers.typecode, [block.number]) * len(rows))
 
     def load(self, row: int, place: int) -> None:
-        """READY anywhere; `sort` follows."""
+        """During a load a row becomes READY anywhere; `sort` follows."""
         if place < self._last:
             self._in_order = False
         self.append(row, place)
 
     def sort(self) -> None:
-        """After a load."""
+        """Sort the order after a load."""
         if not self._in_order:
             rows = sorted(self.drain(), key=self._table.place)
             if rows:
                 self.append_all(array("i", rows), self._table.place(rows[-1]))
 
     def insert(self, row: int, place: int) -> None:
-        """READY anywhere, in its place at once: arrivals of one checkpoint, told in no order."""
+        """A row becomes READY in its place at once: arrivals of one checkpoint are told in no order."""
         if self.is_behind(place):
             self.append(row, place)
         else:
             self.put_back(row)
 
     def put_back(self, row: int) -> None:
-        """READY again, in its place."""
+        """A row becomes READY again, in its place."""
         table = self._table
         was = table.flags[row]
         table.flags[row] = READY_QUEUED
@@ -151,7 +151,7 @@ class Line:
             self._put_beside(row)
 
     def _put_beside(self, row: int) -> None:
-        """Beside the order, into the first block that ends behind it. Mostly they come back in their order."""
+        """Put a row beside the order, into the first block that ends behind it. Mostly rows come back in order."""
         beside, place_of = self._beside, self._table.place
         place = place_of(row)
         at = bisect_left(beside, place, key=lambda block: place_of(block.rows[-1]))
@@ -173,11 +173,11 @@ class Line:
             self._number(behind, behind.rows)
 
     def is_empty(self) -> bool:
-        """Whether it has no row, beside the order or in it."""
+        """Whether the line has no row, neither in the order nor beside it."""
         return not (self._order[0] or self._beside)
 
     def is_behind(self, place: int) -> bool:
-        """Whether a place is behind all of the order."""
+        """Whether a place is behind the whole order."""
         return not self._order[0] or place > self._last
 
     # ---- leaving ---------------------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ class Line:
         return row
 
     def _first_of(self, among: list[_Block]) -> int:
-        """Lets go of what has left before it."""
+        """The first READY row of these blocks, or -1. Drops rows before it that have left."""
         flags = self._table.flags
         while among:
             block = among[0]
@@ -210,7 +210,7 @@ class Line:
         return -1
 
     def pop(self, row: int, state: int) -> None:
-        """Take out what `first` gave; it becomes `state`."""
+        """Take out the row that `first` returned; it becomes `state`."""
         block = self._block_of[self._table.block[row]]
         block.head += 1
         self._table.flags[row] = state
@@ -218,7 +218,7 @@ class Line:
             self._end(block)
 
     def pop_last(self) -> int:
-        """Take the order's last READY row out, which stays READY: its row, or -1."""
+        """Take the order's last READY row out of the line, and return it, or -1. It stays READY."""
         flags, order = self._table.flags, self._order
         while True:
             block = order[-1]
@@ -238,7 +238,7 @@ class Line:
             del self._block_of[order.pop().number]
 
     def leave(self, row: int, state: int) -> None:
-        """READY no more, wherever it stands."""
+        """A row is not READY any more, wherever it stands."""
         table = self._table
         if not table.flags[row] & QUEUED:
             table.flags[row] = state
@@ -247,7 +247,7 @@ class Line:
         self._left(self._block_of[table.block[row]], 1)
 
     def left(self, rows: Sequence[int]) -> None:
-        """These rows of the order, or beside it, are READY no more. Hot path: mostly they are all of one block."""
+        """These rows, in the order or beside it, are not READY any more. Hot path: mostly one block has them all."""
         numbers = gather(self._table.block, rows)
         if numbers.count(numbers[0]) == len(rows):
             self._left(self._block_of[numbers[0]], len(rows))
@@ -265,14 +265,14 @@ class Line:
             self._tidy(block)
 
     def _tidy(self, block: _Block) -> None:
-        """Let go of all that left."""
+        """Drop all rows that have left a block."""
         flags, rows = self._table.flags, block.own()
         block.rows = array("i", [row for row in rows if flags[row] == READY_QUEUED])
         block.head = block.gone = 0
         self._table.unqueue_all([row for row in rows if flags[row] != READY_QUEUED])
 
     def drain(self) -> list[int]:
-        """Let go of all; the READY ones, which stay READY, in no order."""
+        """Empty the line. Returns the READY rows, which stay READY, in no order."""
         flags = self._table.flags
         rows = [*self.rows(), *self.rows_beside()]
         ready = [row for row in rows if flags[row] == READY_QUEUED]
@@ -292,5 +292,5 @@ class Line:
         return chain.from_iterable([block.own() for block in self._order])
 
     def rows_beside(self) -> Iterator[int]:
-        """A copy of what is beside it, with rows that have left."""
+        """A copy of the rows beside the order, with rows that have left."""
         return chain.from_iterable([block.own() for block in self._beside])

@@ -1,4 +1,4 @@
-"""What a load of the journal brings back for a message store: filled by a loader, taken over by `MessageStore.start`.
+"""What a load of the journal found for a message store: filled by a loader, taken over by `MessageStore.start`.
 
 Values only. The state is as the journal had it, prepared transactions included (their acknowledgements lock, their
 messages are on their way); what else the store remembers beside the queues stands next to it.
@@ -22,7 +22,7 @@ class LoadedDuplicate(NamedTuple):
 
 
 class LoadedPrepared(NamedTuple):
-    """A transaction in doubt: its xid's bytes and its operations, in order within each shard."""
+    """A transaction in doubt: the bytes of its xid, and its operations in order within each shard."""
 
     tx: int
     data: bytes
@@ -30,7 +30,7 @@ class LoadedPrepared(NamedTuple):
 
 
 class LoadedOutcome(NamedTuple):
-    """An OUTCOME record: of a global transaction that somebody has still to confirm."""
+    """An OUTCOME record of a global transaction that is still to be confirmed."""
 
     record_id: int
     data: bytes
@@ -38,15 +38,15 @@ class LoadedOutcome(NamedTuple):
 
 @dataclass(slots=True)
 class LoadedStore:
-    """A load's result."""
+    """The result of a load."""
 
     state: QueueState
     windows: dict[int, list[LoadedDuplicate]] = field(default_factory=dict)
-    """By the ADDRESS record's id, those entered first first."""
+    """Ids of each duplicate-detection window by the id of its ADDRESS record, in the order of entering."""
     prepared: list[LoadedPrepared] = field(default_factory=list)
     outcomes: list[LoadedOutcome] = field(default_factory=list)
     orphans: list[tuple[int, ...]] = field(default_factory=list)
-    """Records that nothing refers to any more (a message without references with its chunks, a binding of a queue that
-    is gone): the store deletes them in its first groups, each with what belongs to it in one."""
+    """Records that nothing refers to any more: a message without references and its chunks, or a gone queue's binding.
+    The store deletes them in its first groups, a message's records in one group."""
     orphaned_messages: int = 0
-    """How many of the orphans are messages."""
+    """Number of messages among the orphans."""

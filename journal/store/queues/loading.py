@@ -20,7 +20,7 @@ from journal.store.queues.tables import QueueTables
 from journal.store.records import MessageFacts
 
 NO_QUEUE = 0
-"""The queue of messages without references, during a load."""
+"""During a load, the queue of messages without references."""
 
 _INDEX_BITS = 32
 _HALF_BITS = 64
@@ -28,36 +28,36 @@ _LOW = (1 << _HALF_BITS) - 1
 
 
 class LoadedReference(NamedTuple):
-    """A reference as a journal has it."""
+    """A reference as the journal has it."""
 
     queue: int
     place: int
-    """`place_of` its ROUTE's position."""
+    """The place of the reference: `place_of` the position of its ROUTE."""
     holder: str = ""
     deliveries: int = 0
     due: int = 0
 
 
 NOWHERE = (LoadedReference(NO_QUEUE, 0),)
-"""The references of a message that has none."""
+"""What stands for the references of a message that has none."""
 
 
 def place_of(position: tuple[int, int, int]) -> int:
-    """The place in a queue of what took effect at (offset, index, ordinal)."""
+    """The place in a queue for an operation that took effect at (offset, index, ordinal)."""
     offset, index, ordinal = position
     return offset << _HALF_BITS | index << _INDEX_BITS | ordinal
 
 
 class QueueLoading(QueueRuns):
-    """Loading, before anything else is asked of the state."""
+    """Loads the state, before anything else is asked of it."""
 
     def __init__(self, tables: QueueTables) -> None:
         super().__init__(tables)
         self._in_order = False
-        """Whether what is loaded from now on is put in order at once."""
+        """Whether references that are loaded from now on are put in order at once."""
 
     def load_message(self, message_id: int, facts: MessageFacts, references: Sequence[LoadedReference]) -> None:
-        """A message with its references that are not settled. Without any it is kept until `load_complete`."""
+        """Load a message with its references that are not settled. Without any it is kept until `load_complete`."""
         address = self._addresses.get(facts.address)
         address_id = 0 if address is None else address.record_id
         table, (_, priority, size, timestamp, expires, due, chunks, _) = self._references, facts
@@ -69,7 +69,7 @@ class QueueLoading(QueueRuns):
         self._load_references(message_row, priority, size, loaded)
 
     def load_unrouted(self, message_id: int, facts: MessageFacts) -> None:
-        """A message that a transaction in doubt stores. Raises StoreError if it is known."""
+        """Load a message that a transaction in doubt stores. Raises StoreError if it is known."""
         address = self._addresses.get(facts.address)
         self.store(
             message_id,
@@ -85,7 +85,7 @@ class QueueLoading(QueueRuns):
     def _load_references(
         self, message_row: int, priority: int, size: int, references: Sequence[LoadedReference]
     ) -> None:
-        """References that the message has besides those that are there; `live` has them already."""
+        """Add further references of a message that is there; its `live` counts them already."""
         table, tables = self._references, self._tables
         rows = [self._load_reference(message_row, priority, size, reference) for reference in references]
         if tables.index is not None:
@@ -95,7 +95,7 @@ class QueueLoading(QueueRuns):
                     self._spill(entry, PRIORITY_MAX - priority, row)
 
     def _load_reference(self, message_row: int, priority: int, size: int, reference: LoadedReference) -> int:
-        """Hot path: its row, where READY ones pass straight through."""
+        """Add one reference, and return its row. Hot path: READY references take a short way."""
         table, tables = self._references, self._tables
         queue_id, place, holder, deliveries, due = reference
         entry = tables.queues.get(queue_id) or self._unknown_queue(queue_id)
@@ -137,7 +137,7 @@ class QueueLoading(QueueRuns):
         return entry
 
     def _spill(self, entry: QueueEntry, rank: int, row: int) -> None:
-        """The index takes a row, and all that is READY of a queue that has just outgrown its bounds."""
+        """Give a row to the index, and all READY references of a queue that has just outgrown its bounds."""
         tables, table = self._tables, self._references
         if table.flags[row] == SCHEDULED:
             tables.schedule.remove()
@@ -148,14 +148,14 @@ class QueueLoading(QueueRuns):
                     tables.page_out(entry, line, ready)
 
     def sort_lines(self) -> None:
-        """Put what was loaded in order; what is loaded from now on is so at once."""
+        """Sort what was loaded; references that are loaded from now on are put in order at once."""
         for entry in self._tables.queues.values():
             for line in entry.lines:
                 line.sort()
         self._in_order = True
 
     def load_complete(self) -> array[int]:
-        """Everything was told: messages without a reference that lives. They stay known until `forget`."""
+        """The load is complete. Returns messages without a live reference, which stay known until `forget`."""
         tables = self._tables
         if not self._in_order:
             self.sort_lines()

@@ -14,7 +14,7 @@ from journal.store.queues.tables import QueueTables
 
 
 class QueueMessages(QueueDirectory):
-    """Storing and routing. Hot path: store, route and arrive."""
+    """Stores and routes messages. Hot path: store, route and arrive."""
 
     def __init__(self, tables: QueueTables) -> None:
         super().__init__(tables)
@@ -50,12 +50,15 @@ class QueueMessages(QueueDirectory):
             self._tables.expiry.add(row, expires)
 
     def _is_stored(self, message_id: int) -> bool:
-        """Also if its last acknowledge is not durable yet."""
+        """Whether a message is there; also if its last acknowledge is not durable yet."""
         return message_id in self._references.row_of or bool(self._tables.paged and self._tables.forgotten(message_id))
 
     def stored_of(self, message_ids: Sequence[int], *, exactly: bool) -> set[int]:
-        """Those of these messages that are there: also if their last acknowledge is not durable yet. Unless `exactly`,
-        all that may be in the index are among them: to ask it for each takes longer than all else about a message."""
+        """The given messages that are there, also if their last acknowledge is not durable yet.
+
+        Unless `exactly`, all that may be in the index are among them: asking the index for each message takes longer
+        than everything else about a message.
+        """
         tables = self._tables
         if tables.paged and not exactly:
             return {*message_ids}
@@ -112,7 +115,7 @@ class QueueMessages(QueueDirectory):
         )
 
     def remainder(self, message_id: int) -> tuple[bool, int, tuple[int, ...]]:
-        """What an acknowledge asks: whether it is durable, its references that are not settling, its chunks.
+        """What an acknowledge asks: whether the message is durable, its references that are not settling, its chunks.
 
         Hot path: `message` takes three times as long. Raises MessageMissingError.
         """
@@ -131,17 +134,19 @@ class QueueMessages(QueueDirectory):
         address_id, priority, durable, size, timestamp, chunks, due, _, _ = paged_facts(paged.data)
         address = self._address_of.get(address_id)
         name = address.name if address is not None else self._address_by_queues([each.queue for each in everywhere])
-        living = sum(paged.queue in self._queues for paged in everywhere)  # as `live`: those that are gone, too
+        living = sum(
+            paged.queue in self._queues for paged in everywhere
+        )  # queues that are gone count too, as in `live`
         return MessageEntry(message_id, name, priority, size, paged.expires, timestamp, due, durable, living, chunks)
 
     def _address_by_queues(self, queue_ids: Sequence[int]) -> str:
-        """The address of a message that was loaded before its address: that of its queues."""
+        """The address of a message that was loaded before its address, as its queues tell it."""
         return next((self._queues[each].config.address for each in queue_ids if each in self._queues), "")
 
     # ---- coming ----------------------------------------------------------------------------------------------------
 
     def route(self, message_id: int, queue_id: int, *, due: int = 0, tx: int = 0) -> None:
-        """Accepted: counted as arriving, not deliverable.
+        """A route is accepted: the reference counts as arriving, and is not deliverable.
 
         Raises MessageMissingError, QueueMissingError, StoreError (the queue has it).
         """
@@ -179,7 +184,7 @@ class QueueMessages(QueueDirectory):
         timestamp: int,
         due: int,
     ) -> None:
-        """`store` of a durable message that is not large, and `route` of it to one queue. Raises as `store`."""
+        """`store` a durable message that is not large, and `route` it to one queue. Raises as `store`."""
         if self._is_stored(message_id):
             raise StoreError(f"message {message_id} is stored already")
         tables, table = self._tables, self._references
@@ -195,7 +200,7 @@ class QueueMessages(QueueDirectory):
         entry.away.add(row)
 
     def arrive(self, message_id: int, queue_id: int) -> None:
-        """Durable (of a tx: committed): READY or SCHEDULED, behind everything of its priority.
+        """A route is durable (or its transaction committed): READY or SCHEDULED, behind all of its priority.
 
         Raises MessageMissingError if it was not routed.
         """
@@ -213,7 +218,7 @@ class QueueMessages(QueueDirectory):
         counts = entry.counts
         line = entry.line(PRIORITY_MAX - table.priority(table.message[row]))
         if tables.due and row in tables.due:
-            entry.not_away(row)  # as one of a run: it does not go with it
+            entry.not_away(row)  # it leaves its run, as it goes alone
             entry.away.add(row)
             tables.make_scheduled(entry, row)
             return
@@ -227,7 +232,7 @@ class QueueMessages(QueueDirectory):
             line.append(row, high << 64)
 
     def arrive_each(self, arrivals: Sequence[tuple[int, int]]) -> None:
-        """`arrive` of each (message, queue), in this order. Hot path: what most are is done at once."""
+        """`arrive` each (message, queue), in this order. Hot path: the most frequent kind is done in one step."""
         tables, table, queues = self._tables, self._references, self._queues
         row_of, first, queue_of, flags = table.row_of, table.first, table.queue, table.flags
         high, low, marks = table.high, table.low, table.marks
@@ -258,7 +263,7 @@ class QueueMessages(QueueDirectory):
             entry.line(PRIORITY_MAX - (marks[message_row] & PRIORITY)).append(row, place << 64)
 
     def withdraw(self, message_id: int, queue_id: int) -> bool:
-        """A route rolled back. True: the message has no reference left (it stays known until `forget`).
+        """A route is rolled back. True: the message has no reference left (it stays known until `forget`).
 
         Raises MessageMissingError if it was not routed.
         """
@@ -283,7 +288,7 @@ class QueueMessages(QueueDirectory):
         return row
 
     def _row_of(self, message_id: int, queue_id: int) -> int:
-        """Of a reference in memory, or -1."""
+        """The row of a reference in memory, or -1."""
         table = self._references
         message_row = table.row_of.get(message_id, -1)
         return table.find(message_row, queue_id) if message_row >= 0 else -1

@@ -1,4 +1,4 @@
-"""The tables under a QueueState, and what of them waits in the index.
+"""The tables under a QueueState, and the references that wait in the index.
 
 In memory is what came while the bounds allowed; behind it, in delivery order, the index has the rest of a line, and
 SCHEDULED references, and what expired before it could be taken. A message is in memory while one of its references is.
@@ -19,15 +19,16 @@ from journal.store.model import PRIORITY_MAX
 from journal.store.queues.deadlines import Deadlines
 from journal.store.queues.entry import QueueEntry
 from journal.store.queues.holds import Holds
+from journal.store.queues.index import Paged, ReferenceIndex
 from journal.store.queues.lines import Line
-from journal.store.queues.references import READY, SCHEDULED, STATE, Paged, ReferenceIndex, References
+from journal.store.queues.references import READY, SCHEDULED, STATE, References
 
 _PAGE_MAX = 512
 _LATEST = 2**64 - 1
 
 Facts = tuple[int, int, bool, int, int, tuple[int, ...], int, int, bool]
-"""A Paged's data: address, priority, durable, size, timestamp, chunks and own due time of its message; deliveries;
-whether that message has no other reference in the index."""
+"""The data of a Paged: address, priority, durable, size, timestamp, chunks and own due time of its message; deliveries;
+and whether the message has no other reference in the index."""
 
 
 def paged_facts(data: bytes) -> Facts:
@@ -36,20 +37,22 @@ def paged_facts(data: bytes) -> Facts:
 
 
 def latest_first(expires: int) -> int:
-    """A time to sort by, the latest first: of two, the one that is earlier by the clock gives the larger number."""
+    """A number by which times sort with the latest first: an earlier time gives a larger number."""
     return _LATEST - expires
 
 
 class Onlooker(Protocol):
-    """Somebody who looks at a queue in turns."""
+    """A reader that looks at a queue in turns."""
 
     def admitted(self, paged: Paged, row: int) -> None:
-        """A reference, of any queue, is in memory from now on, and no longer in the index."""
+        """A reference of any queue is in memory from now on, and no longer in the index."""
 
 
 class PagedTables:
-    """Rows, lines, schedule and index of all queues. The bounds count references in memory: of a queue those READY and
-    SCHEDULED, of the node all."""
+    """Rows, lines, schedule and index of all queues.
+
+    Two bounds count references in memory: READY and SCHEDULED ones of a queue, and all of the node.
+    """
 
     def __init__(
         self,
@@ -61,34 +64,33 @@ class PagedTables:
         self.queues: dict[int, QueueEntry] = {}
         self.holds = Holds()
         self.tx: dict[int, int] = {}
-        """Transactions of LOCKED rows, and of ARRIVING ones that one adds."""
+        """Transactions by row: of LOCKED rows, and of ARRIVING rows that a transaction adds."""
         self.due: dict[int, int] = {}
-        """Due times of SCHEDULED rows, and of those not READY that will be SCHEDULED if they come back."""
+        """Due times of SCHEDULED rows, and of other rows that will be SCHEDULED if they come back."""
         self.schedule = Deadlines(self._due_time())
         self.expiry = Deadlines(self.references.expires.__getitem__)
-        """Message rows by the time they expire."""
+        """Message rows by the time at which they expire."""
         self.overdue: OrderedDict[int, None] = OrderedDict()
-        """Messages known to have expired."""
+        """Messages that are known to have expired."""
         self.passed = Deadlines(self._passed_time())
         """Rows in memory that were passed as expired, by `latest_first` of the time."""
         self.passed_until = 0
-        """No time later than this one has anything that was passed, also in the index: a clock that shows an earlier
-        one was set back."""
+        """The latest expiry time of what was passed, also in the index. A clock with an earlier time was set back."""
         self.showing_since = 0
-        """When a batch was put back that was not all of what a clock that was set back shows again; 0: all is."""
+        """When a batch was put back after a clock was set back, if more is to follow; 0 if nothing is."""
         self.passing: dict[int, int] = {}
-        """Queues where a take stopped among what has expired: since when the next one of these has."""
+        """Queues where a take stopped among expired messages, and since when the next of these has expired."""
         self.next_high = 1
-        """High half of the place of the next reference to arrive: behind those that were loaded."""
+        """The high half of the place of the next reference that arrives: behind those that were loaded."""
         self.index = index
         self.paged = 0
-        """References in the index."""
+        """Number of references in the index."""
         self.paged_scheduled = 0
         self.onlookers: WeakSet[Onlooker] = WeakSet()
-        """Those who look at a queue in turns."""
+        """Readers that look at a queue in turns."""
         self._in_memory_max = references_in_memory_max
         self._arrivals_max = references_in_memory_max - references_in_memory_max // 8
-        """Beyond that what arrives is paged out, which leaves room for paging in."""
+        """Arriving references beyond this bound are paged out, which leaves room for paging in."""
         self._queue_in_memory_max = queue_references_in_memory_max
         self._page = max(1, min(_PAGE_MAX, queue_references_in_memory_max // 2))
 
@@ -102,7 +104,7 @@ class PagedTables:
         return lambda row: latest_first(expires[message[row]]) if flags[row] == READY else 0
 
     def drop_message(self, message_row: int) -> None:
-        """Forget one that has no reference in memory."""
+        """Forget a message that has no reference in memory."""
         table = self.references
         if table.expires[message_row]:
             self.expiry.remove()
@@ -123,7 +125,7 @@ class PagedTables:
         return in_queue >= self._queue_in_memory_max or self.references.references >= self._arrivals_max
 
     def may_fill(self, entry: QueueEntry, count: int) -> bool:
-        """Whether so many more references may be more than memory takes of this queue, or some of it are paged."""
+        """Whether `count` more references may be more than memory takes of this queue, or some are paged already."""
         in_queue = entry.counts[READY] + entry.counts[SCHEDULED] - entry.paged
         return (
             entry.paged > 0
@@ -132,7 +134,7 @@ class PagedTables:
         )
 
     def takes_back(self, entry: QueueEntry, line: Line, place: int) -> bool:
-        """Whether memory takes a READY reference that comes to its place again; else the index has to.
+        """Whether memory takes a READY reference that comes back to its place; else the index must.
 
         If there is no room, the last of the order makes some: what is paged stays behind the order.
         """
@@ -148,7 +150,7 @@ class PagedTables:
         return True
 
     def page_out(self, entry: QueueEntry, line: Line, row: int, *, passed: bool = False) -> None:
-        """A row that no line has, counted READY or SCHEDULED (it has a due time then), goes to the index."""
+        """Move a row that no line has to the index. It counts as READY, or with a due time as SCHEDULED."""
         table = self.references
         message_row = table.message[row]
         due = self.due.pop(row, 0)
@@ -194,7 +196,7 @@ class PagedTables:
     # ---- in --------------------------------------------------------------------------------------------------------
 
     def first(self, entry: QueueEntry, line: Line) -> int:
-        """The first READY row of a line, or -1; paged in ahead of consumption."""
+        """The first READY row of a line, or -1. References are paged in ahead of consumption."""
         row = line.first()
         if line.paged and not line.is_longer(self._page // 2):
             room = self._in_memory_max - self.references.references
@@ -210,7 +212,7 @@ class PagedTables:
             line.append(self.admit(paged), paged.place)
 
     def admit(self, paged: Paged) -> int:
-        """A row, and its message's, for a reference that was taken out of the index."""
+        """Make a row, and one for its message, for a reference that was taken out of the index."""
         table = self.references
         address, priority, durable, size, timestamp, chunks, due, deliveries, alone = paged_facts(paged.data)
         message_row = table.row_of.get(paged.message, -1)
@@ -236,14 +238,14 @@ class PagedTables:
         return row
 
     def find(self, message_id: int) -> list[Paged]:
-        """References of a message that are in the index, without those of queues that are gone."""
+        """References of a message in the index, without those of queues that are gone."""
         if not self.paged:
             return []
         assert self.index is not None
         return [paged for paged in self.index.find(message_id) if paged.queue in self.queues]
 
     def know(self, found: list[Paged]) -> int:
-        """The row of a message of which memory has nothing, and the index has `found`: it is about to have one more."""
+        """Make a row for a message that only the index has (`found`), as it is about to get one more reference."""
         assert self.index is not None
         table, first = self.references, found[0]
         address, priority, durable, size, timestamp, chunks, due, deliveries, alone = paged_facts(first.data)
@@ -257,20 +259,20 @@ class PagedTables:
         return row
 
     def recall(self, message_id: int, queue_id: int) -> int:
-        """Bring one reference back to memory: its row, or -1 if it is not in the index."""
+        """Bring one reference back to memory. Returns its row, or -1 if it is not in the index."""
         for paged in self.find(message_id):
             if paged.queue == queue_id:
                 return self.bring_back(paged)
         return -1
 
     def recall_all(self, message_id: int) -> None:
-        """Bring all of a message back to memory, but what queues have that are gone."""
+        """Bring all references of a message back to memory, but those of queues that are gone."""
         for paged in self.find(message_id):
             if not self.queues[paged.queue].gone:
                 self.bring_back(paged)
 
     def bring_back(self, paged: Paged) -> int:
-        """The row of one that `find` or the index told."""
+        """Take a reference that the index told out of it, and return its row."""
         assert self.index is not None
         self.index.remove(paged)
         entry = self.queues[paged.queue]
@@ -291,13 +293,13 @@ class PagedTables:
         return row
 
     def set_aside(self, entry: QueueEntry, row: int, expires: int) -> None:
-        """A READY row that no line has was passed: it has expired."""
+        """A READY row that no line has was passed, as it has expired."""
         entry.away.add(row)
         self.passed.add(row, latest_first(expires))
         self.passed_until = max(self.passed_until, expires)
 
     def take_due(self, now_ms: int, limit: int) -> int:
-        """References in the index that are due by now become READY, there or in memory; how many."""
+        """Make references in the index READY that are due by now, there or in memory. Returns how many."""
         assert self.index is not None
         batch = self.index.due(now_ms, limit)
         for paged in batch:
@@ -309,8 +311,10 @@ class PagedTables:
         return len(batch)
 
     def take_passed(self, now_ms: int, limit: int) -> int:
-        """References in the index that were passed, and have not expired by a clock that was set back, are in their
-        lines again, there or in memory; how many."""
+        """Put references of the index back that were passed, and that a clock that was set back shows again.
+
+        They are in their lines again, there or in memory. Returns how many.
+        """
         assert self.index is not None
         batch = self.index.passed(now_ms, limit)
         for paged in batch:
@@ -320,7 +324,7 @@ class PagedTables:
         return len(batch)
 
     def _take_to_line(self, entry: QueueEntry, paged: Paged) -> None:
-        """A reference in the index comes to its place in its line, there or in memory."""
+        """Put a reference of the index into its place in its line, there or in memory."""
         assert self.index is not None
         self.index.remove(paged)
         line = entry.line(paged.rank)
@@ -335,7 +339,7 @@ class PagedTables:
     # ---- a queue that goes -----------------------------------------------------------------------------------------
 
     def drop_paged(self, entry: QueueEntry, some: Iterable[Paged]) -> array[int]:
-        """Take references of a queue that is gone out of the index; messages that have no other.
+        """Take references of a queue that is gone out of the index. Returns messages that have no other reference.
 
         Of a message that is all in the index the last one stays there, for `message`, until `forget_paged`.
         """
@@ -360,11 +364,11 @@ class PagedTables:
         return orphans
 
     def forgotten(self, message_id: int) -> list[Paged]:
-        """What the index has of a message of which memory has nothing: its queues are gone."""
+        """References that the index has of a message that memory does not have: its queues are gone."""
         return self.index.find(message_id) if self.paged and self.index is not None else []
 
     def forget_paged(self, message_id: int) -> bool:
-        """Forget a message of which memory has nothing; whether there was one."""
+        """Forget a message that only the index has. Returns whether there was one."""
         found = self.forgotten(message_id)
         for paged in found:
             assert self.index is not None

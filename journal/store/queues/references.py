@@ -1,7 +1,7 @@
-"""Messages and their references in memory, as columns of numbers: no object a message.
+"""Messages and their references in memory, as columns of numbers, without an object for each message.
 
 A row of one table is a message, a row of the other its reference in one queue. Most messages have one reference, which
-the message's row names; those with more have a dictionary of theirs. What few have (a holder, a transaction, a due
+the message's row names; a message with more has a dictionary. What few references have (a holder, a transaction, a due
 time) is not here.
 
 Measured (Python 3.11, one reference a message, bodies not held): 1,000,000 messages over 10,000 queues take 200 bytes a
@@ -13,86 +13,34 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Sequence
 
 from journal.store.queues.columns import fill, gather, reach, same_bytes, same_numbers, together
 
 ARRIVING, READY, SCHEDULED, HELD, LOCKED, SETTLING, FREE = range(7)
-"""What a reference is. FREE: its row is nobody's."""
+"""States of a reference. FREE: nothing uses its row."""
 STATE = 7
 QUEUED = 8
-"""Flag beside the state: a line has the row in its order, so the row is not reused before the line let go of it."""
+"""A flag beside the state: a line has the row in its order, so the row is not reused before the line drops it."""
 READY_QUEUED = READY | QUEUED
 _STATES = bytes(flag & STATE for flag in range(256))
-"""A flag without `QUEUED`."""
+"""The state of each flag, without `QUEUED`."""
 
 _NONE, _MANY = -1, -2
 _RUN_MIN = 8
-"""Rows that follow each other: fewer are not worth a range."""
+"""The smallest number of consecutive rows that is kept as a range."""
 DURABLE, DELETED, PRIORITY = 128, 64, 15
 
 
-class Paged(NamedTuple):
-    """A READY or SCHEDULED reference that waits outside of memory."""
-
-    queue: int
-    """The queue's record id."""
-    rank: int
-    """0 for the priority that is delivered first."""
-    place: int
-    """Within the queue and rank, less than 2^128."""
-    due: int
-    """SCHEDULED until then; 0: READY."""
-    message: int
-    expires: int
-    data: bytes
-    passed: bool = False
-    """READY, and expired before it could be taken: it waits for nobody but `expired`."""
-
-
-class ReferenceIndex(Protocol):
-    """Where references beyond the memory bounds wait, in delivery order. It begins empty with every process.
-
-    Raises LocalStorageError, and goes on doing so: what it has is not all any more.
-    """
-
-    def put(self, paged: Paged) -> None: ...
-
-    def page(self, queue: int, rank: int, limit: int) -> list[Paged]:
-        """Take out the first READY ones that were not passed."""
-
-    def due(self, now_ms: int, limit: int) -> list[Paged]:
-        """SCHEDULED ones that are due by now, the earliest first."""
-
-    def next_due(self) -> int:
-        """When the next SCHEDULED one is due; 0: there is none."""
-
-    def expired(self, now_ms: int) -> Iterator[tuple[int, int]]:
-        """(message, queue) of those that have expired by now, the earliest first. What goes meanwhile may be told."""
-
-    def passed(self, now_ms: int, limit: int) -> list[Paged]:
-        """Passed ones that have not expired by now, those that expire last first."""
-
-    def find(self, message: int) -> list[Paged]:
-        """All references of a message."""
-
-    def remove(self, paged: Paged) -> None: ...
-
-    def scan(self, queue: int, rank: int = 0, place: int = 0) -> list[Iterator[Paged]]:
-        """All of a queue from a place on, in runs that are in delivery order each. What comes and goes meanwhile may be
-        told."""
-
-
 class _FreeRows:
-    """Rows that are nobody's. Hot path: those that are freed together are mostly taken together again."""
+    """Free rows. Hot path: rows that are freed together are mostly taken together again."""
 
     __slots__ = ("in_runs", "rows", "runs")
 
     def __init__(self) -> None:
         self.rows = array("i")
         self.runs: list[range] = []
-        """More of them, that follow each other."""
+        """More free rows, as ranges of consecutive ones."""
         self.in_runs = 0
 
     def __len__(self) -> int:
@@ -106,7 +54,7 @@ class _FreeRows:
             self.rows.extend(rows)
 
     def take_run_apart(self) -> bool:
-        """For who takes one row, and finds none in `rows`; False if there is none."""
+        """Move free rows to `rows`, for a caller that finds it empty. False if there is none."""
         if not self.runs:
             return False
         run = self.runs.pop()
@@ -115,7 +63,7 @@ class _FreeRows:
         return True
 
     def take(self, count: int, end: int) -> Sequence[int]:
-        """So many rows, free ones and behind them new ones from `end` on."""
+        """Take `count` rows: free ones, and behind them new ones from `end` on."""
         if self.runs and len(self.runs[-1]) >= count:
             run = self.runs.pop()
             self.in_runs -= count
@@ -145,18 +93,18 @@ class References:
         self.id = array("q")
         self.address = array("q")
         self.marks = bytearray()
-        """Priority, whether durable, and whether deleted: its last reference was acknowledged."""
+        """Priority, whether durable, and whether deleted (its last reference was acknowledged)."""
         self.size = array("q")
         self.expires = array("q")
         self.timestamp = array("q")
         self.first = array("i")
         self.live = array("i")
-        """References that are not settling, paged ones included."""
+        """Number of references that are not settling, paged ones included."""
         self.chunks: dict[int, tuple[int, ...]] = {}
         self.due: dict[int, int] = {}
-        """Scheduled times of messages' own, if any: what a later route goes by."""
+        """Messages' own scheduled times, which later routes take over."""
         self.paged: dict[int, int] = {}
-        """How many references of a message are in the index, if any."""
+        """Number of references in the index, for messages that have some there."""
         self._many: dict[int, dict[int, int]] = {}
         self._free_messages = _FreeRows()
         # references
@@ -167,7 +115,7 @@ class References:
         self.flags = bytearray()
         self.deliveries = array("I")
         self.block = array("i")
-        """Where its line has it."""
+        """The number of its block in its line."""
         self._free_references = _FreeRows()
 
     # ---- messages --------------------------------------------------------------------------------------------------
@@ -212,7 +160,7 @@ class References:
         return row
 
     def drop_message(self, row: int) -> None:
-        """Forget one that has no reference in memory."""
+        """Forget a message that has no reference in memory."""
         del self.row_of[self.id[row]]
         if self.chunks:
             self.chunks.pop(row, None)
@@ -235,14 +183,14 @@ class References:
         return bool(self.marks[row] & DELETED)
 
     def delete(self, row: int) -> None:
-        """Its last reference is acknowledged: nothing refers to it any more."""
+        """Mark a message deleted: its last reference is acknowledged."""
         self.marks[row] |= DELETED
 
     # ---- references ------------------------------------------------------------------------------------------------
 
     @property
     def references(self) -> int:
-        """How many rows are taken."""
+        """Number of rows in use."""
         return len(self.flags) - len(self._free_references)
 
     def add_reference(self, message_row: int, queue_id: int, state: int) -> int:
@@ -283,8 +231,10 @@ class References:
         queue_id: int,
         state: int,
     ) -> tuple[Sequence[int], Sequence[int]]:
-        """Add durable messages, each with a reference in one queue: the messages' rows, and the references'. Hot path:
-        column by column it takes a quarter of what `add_message` and `add_reference` take."""
+        """Add durable messages, each with a reference in one queue. Returns the messages' rows, and the references'.
+
+        Hot path: column by column it takes a quarter of the time of `add_message` and `add_reference`.
+        """
         count = len(message_ids)
         rows = self._free_references.take(count, len(self.flags))
         message_rows = self._free_messages.take(count, len(self.id))
@@ -299,16 +249,16 @@ class References:
         fill(self.live, message_rows, same_numbers(self.live.typecode, 1, count))
         fill(self.message, rows, array("i", message_rows))
         fill(self.queue, rows, same_numbers(self.queue.typecode, queue_id, count))
-        reach(self.high, rows)  # a place comes with the arrival
+        reach(self.high, rows)  # an arrival brings the place
         reach(self.low, rows)
-        reach(self.block, rows)  # so does its block
+        reach(self.block, rows)  # and the block
         fill(self.flags, rows, same_bytes(state, count))
         fill(self.deliveries, rows, same_numbers(self.deliveries.typecode, 0, count))
         self.row_of.update(zip(message_ids, message_rows, strict=True))
         return message_rows, rows
 
     def drop_reference(self, row: int) -> None:
-        """Take it from its message; its row is free once no line has it."""
+        """Take a reference from its message. The row is free once no line has it."""
         message_row = self.message[row]
         if self.first[message_row] == _MANY:
             many = self._many[message_row]
@@ -325,8 +275,11 @@ class References:
             self._free_references.rows.append(row)
 
     def drop_settled(self, message_id: int, queue_id: int) -> int:
-        """Forget a deleted message with its only reference, which is SETTLING: that one's row; -1 if it is not one with
-        nothing else about it, which changes nothing. Hot path: `drop_reference` and `drop_message` in one step."""
+        """Forget a deleted message with its only reference, which is SETTLING. Returns the row of the reference.
+
+        -1: it is no such message, or more is known of it; then nothing was changed. Hot path: `drop_reference` and
+        `drop_message` in one step.
+        """
         message_row = self.row_of.get(message_id, -1)
         row = self.first[message_row] if message_row >= 0 else _NONE
         if (
@@ -352,8 +305,10 @@ class References:
         return row
 
     def drop_all_settled(self, message_rows: Sequence[int], rows: Sequence[int]) -> None:
-        """Forget deleted messages with their only references, which are SETTLING, and of which nothing else is known.
-        Hot path."""
+        """Forget deleted messages with their only references, which are SETTLING. Nothing more is known of them.
+
+        Hot path.
+        """
         row_of, flags, count = self.row_of, self.flags, len(rows)
         deque(map(row_of.__delitem__, gather(self.id, message_rows)), maxlen=0)
         fill(self.id, message_rows, same_numbers(self.id.typecode, 0, count))
@@ -369,13 +324,13 @@ class References:
                 self._free_references.rows.append(row)
 
     def unqueue(self, row: int) -> None:
-        """A line let go of a row."""
+        """A line has dropped a row."""
         state = self.flags[row] = self.flags[row] & STATE
         if state == FREE:
             self._free_references.rows.append(row)
 
     def unqueue_all(self, rows: Sequence[int]) -> None:
-        """A line let go of these."""
+        """A line has dropped these rows."""
         if not rows:
             return
         rows, flags = together(rows), self.flags
@@ -388,14 +343,14 @@ class References:
             self._free_references.rows.extend([row for row in rows if flags[row] == FREE])
 
     def find(self, message_row: int, queue_id: int) -> int:
-        """A message's reference in a queue, or -1."""
+        """The row of a message's reference in a queue, or -1."""
         first = self.first[message_row]
         if first >= 0:
             return first if self.queue[first] == queue_id else _NONE
         return self._many[message_row].get(queue_id, _NONE) if first == _MANY else _NONE
 
     def of_message(self, message_row: int) -> list[int]:
-        """All its references in memory."""
+        """Rows of all references that a message has in memory."""
         first = self.first[message_row]
         if first == _MANY:
             return list(self._many[message_row].values())

@@ -27,7 +27,7 @@ from journal.disk.room import Room
 from journal.disk.scanning import check_cursor
 from journal.disk.trouble import local_error
 from journal.errors import LocalStorageError
-from journal.store.queues.references import Paged
+from journal.store.queues.index import Paged
 
 log = logging.getLogger(__name__)
 
@@ -58,14 +58,14 @@ class RocksReferenceIndex:
     """
 
     def __init__(self, directory: Path) -> None:
-        """Empties the directory."""
+        """The directory is emptied."""
         self._directory = directory
         self._batch = WriteBatch(raw_mode=True)
         self._lossy = WriteOptions()
-        # rocksdict declares a method here and has an attribute
+        # rocksdict declares a method where it has an attribute
         self._lossy.disable_wal = True  # type: ignore[method-assign, assignment]
         self._starts: dict[bytes, bytes] = {}
-        """By prefix, a key before which there is nothing: a scan from there does not meet what was taken out before."""
+        """By prefix, a key before which there is nothing: a scan from there does not pass what was taken out before."""
         self._failure: LocalStorageError | None = None
         self._clear()
         self._db: Rdict = self._do("open", lambda: Rdict(str(directory), store_options(STORE_FILES)))
@@ -84,7 +84,7 @@ class RocksReferenceIndex:
             raise self._failure.again()
         try:
             return act()
-        except Exception as error:  # rocksdict raises it for everything that RocksDB says
+        except Exception as error:  # rocksdict raises a bare Exception for all errors of RocksDB
             self._failure = local_error(what, self._directory, error)
             raise self._failure from error
 
@@ -143,7 +143,7 @@ class RocksReferenceIndex:
     # ---- reading ---------------------------------------------------------------------------------------------------
 
     def page(self, queue: int, rank: int, limit: int) -> list[Paged]:
-        """Take out the first READY ones of a line that were not passed."""
+        """Take out the first READY references of a line that were not passed."""
         prefix = _line_prefix.pack(_REFERENCE, queue, rank)
         found = [_paged(key, value) for key, value in self._rows(prefix, limit)]
         for paged in found:
@@ -155,18 +155,18 @@ class RocksReferenceIndex:
         return found
 
     def due(self, now_ms: int, limit: int) -> list[Paged]:
-        """SCHEDULED ones that are due by now, the earliest first."""
+        """SCHEDULED references that are due by now, the earliest first."""
         references = [_REFERENCE + key[9:] for key, _ in self._rows(_DUE, limit, _due_prefix(now_ms + 1))]
         return [_paged(reference, self._get(reference)) for reference in references]
 
     def next_due(self) -> int:
-        """When the next SCHEDULED one is due; 0: there is none."""
+        """When the next SCHEDULED reference is due; 0 if there is none."""
         for key, _ in self._rows(_DUE, 1):
             return int.from_bytes(key[1:9])
         return 0
 
     def expired(self, now_ms: int) -> Iterator[tuple[int, int]]:
-        """(message, queue) of those that have expired by now, the earliest first. What goes meanwhile may be told."""
+        """(message, queue) that have expired by now, the earliest first. One that leaves meanwhile may be told."""
         stop = _message_prefix.pack(_EXPIRES, now_ms + 1)
         rows = self._rows(_EXPIRES, _CHUNK_ROWS, stop)
         while rows:
@@ -176,7 +176,7 @@ class RocksReferenceIndex:
             rows = self._chunk(rows[-1][0] + b"\0", stop, _CHUNK_ROWS)
 
     def passed(self, now_ms: int, limit: int) -> list[Paged]:
-        """Passed ones that have not expired by now, those that expire last first."""
+        """Passed references that have not expired by now; the one that expires last comes first."""
         stop = _message_prefix.pack(_PASSED_BY, _LOW - now_ms)
         messages = [_MESSAGE + key[9:] for key, _ in self._rows(_PASSED_BY, limit, stop)]
         return [self._found(key, self._get(key)) for key in messages]
@@ -186,14 +186,16 @@ class RocksReferenceIndex:
         return [self._found(*row) for row in self._rows(_message_prefix.pack(_MESSAGE, message), None)]
 
     def _found(self, key: bytes, value: bytes) -> Paged:
-        """The reference of which a message's row says where it is."""
+        """The reference at the place that a row of its message names."""
         rank, high, low = _message_value.unpack(value)
         reference = _reference_key.pack(_REFERENCE, int.from_bytes(key[9:17]), rank, high, low)
         return _paged(reference, self._get(reference))
 
     def scan(self, queue: int, rank: int = 0, place: int = 0) -> list[Iterator[Paged]]:
-        """All of a queue from a place on, in runs that are in delivery order each. What comes and goes meanwhile may be
-        told."""
+        """References of a queue from a place on, in runs, each in delivery order.
+
+        One that comes or leaves meanwhile may be told.
+        """
         return [self._run(queue, mark, rank, place) for mark in (0, _PASSED, _SCHEDULED)]
 
     def _run(self, queue: int, mark: int, rank: int, place: int) -> Iterator[Paged]:
@@ -202,7 +204,7 @@ class RocksReferenceIndex:
             prefix = _line_prefix.pack(_REFERENCE, queue, mark | each)
             start = self._starts.get(prefix)
             if start is None:
-                continue  # it has nothing
+                continue  # the queue has nothing there
             key, stop = max(start, begin), prefix + b"\xff" * 32
             while rows := self._chunk(key, stop, _CHUNK_ROWS):
                 if key == start:
@@ -229,14 +231,14 @@ class RocksReferenceIndex:
         return value
 
     def close(self) -> None:
-        """Give the disk back, also where it could not be written."""
+        """Close the index and free the disk, also if it could not be written."""
         self._room.close()
-        del self._room, self._db  # with the last reference goes the lock on the directory
+        del self._room, self._db  # dropping the last reference frees the lock on the directory
         self._clear()
 
 
 def _read(db: Rdict, start: bytes, stop: bytes, limit: int | None, directory: Path) -> list[_Row]:
-    """The bound is RocksDB's, or a cursor at the end of a prefix would first pass all that was taken out behind it."""
+    """RocksDB has the bound: else a cursor at the end of a prefix would pass all that was taken out behind it."""
     bound = ReadOptions()
     bound.set_iterate_upper_bound(stop)
     cursor = db.iter(bound)

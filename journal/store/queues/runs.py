@@ -30,19 +30,19 @@ from journal.store.queues.references import (
 
 _DELETED = bytes(mark | DELETED for mark in range(256))
 _SETTLING = bytes(flag & QUEUED | SETTLING for flag in range(256))
-"""What a mark and a flag become when the last reference is acknowledged."""
+"""What the mark of a message and the flag of its last reference become when that is acknowledged."""
 _IS_DURABLE = bytes(mark & DURABLE for mark in range(256))
 
 
 class Run(NamedTuple):
-    """Rows of a run, in their order where it comes, in any order where it goes."""
+    """Rows of a run: in delivery order where it arrives, in any order where it leaves."""
 
     messages: Sequence[int]
     references: Sequence[int]
 
 
 class QueueRuns(QueueMessages):
-    """Runs that come and go."""
+    """Runs that arrive and leave."""
 
     def store_routed(
         self,
@@ -56,8 +56,10 @@ class QueueRuns(QueueMessages):
         expires: Sequence[int] = (),
         dues: Sequence[int] = (),
     ) -> Run:
-        """`store` of durable messages with new ids that are not large, and `route` of each to one queue. Without
-        `expires` or `dues` none has one."""
+        """`store` durable messages with new ids that are not large, and `route` each to one queue.
+
+        Without `expires` or `dues` none of them has such a time.
+        """
         entry, tables, table = self._queues[queue_id], self._tables, self._references
         if not any(expires):
             expires = ()
@@ -78,7 +80,7 @@ class QueueRuns(QueueMessages):
         return Run(message_rows, rows)
 
     def arrive_run(self, run: Run, queue_id: int) -> bool:
-        """`arrive` of what `store_routed` gave, in this order. False: the queue is there no more."""
+        """`arrive` the run that `store_routed` returned, in this order. False: the queue is gone."""
         entry, tables, table = self._queues.get(queue_id), self._tables, self._references
         if entry is None or entry.gone:
             return False
@@ -105,8 +107,10 @@ class QueueRuns(QueueMessages):
         return True
 
     def to_acknowledge_run(self, message_ids: Sequence[int], queue_id: int, holder: str) -> Run | None:
-        """What `acknowledge` would settle, if each is the last reference of a durable message that is not large; None
-        if one is not, or is given twice."""
+        """What `acknowledge` would settle, if each is the last reference of a durable message that is not large.
+
+        None if one of them is not, or is given twice.
+        """
         table, held_by = self._references, self._tables.holds.holder
         count = len(message_ids)
         try:
@@ -134,7 +138,7 @@ class QueueRuns(QueueMessages):
         return Run(message_rows, rows)
 
     def acknowledge_run(self, entry: QueueEntry, run: Run) -> None:
-        """`acknowledge` of what `to_acknowledge_run` gave, if nothing has happened since."""
+        """`acknowledge` the run that `to_acknowledge_run` returned, if nothing has happened since."""
         tables, table, counts = self._tables, self._references, entry.counts
         (message_rows, rows), count = run, len(run.references)
         flags, marks = gather(table.flags, rows), gather(table.marks, message_rows)
@@ -164,7 +168,7 @@ class QueueRuns(QueueMessages):
                 tables.clear(row)
 
     def settled_run(self, run: Run, queue_id: int) -> None:
-        """`settled` of what `acknowledge_run` was given."""
+        """`settled` the run that `acknowledge_run` was given."""
         entry, tables, table = self._queues.get(queue_id), self._tables, self._references
         if entry is None or entry.gone:
             return

@@ -1,4 +1,4 @@
-"""How a reference gets from one state to another: counts, lines, schedule and holds stay true to its row."""
+"""Steps that take a reference from one state to another, with its counts, line, schedule and hold."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from journal.store.queues.paging import PagedTables, latest_first
 from journal.store.queues.references import FREE, QUEUED, READY, SCHEDULED, SETTLING, STATE
 
 DUE_MAX = 250
-"""References made READY in one go: in memory less than a millisecond's work."""
+"""References made READY in one step: in memory that takes less than a millisecond."""
 LOOKED_MAX = 250
-"""Messages looked at in one go for whether somebody is to be told that they have expired."""
+"""Expired messages that one step looks at, to tell which of them still wait."""
 PASSED_MAX = 250
-"""References that have expired which one take passes."""
+"""Expired references that one take passes."""
 SHOWN_MAX = 250
-"""References put back in one go when a clock was set back."""
+"""References put back in one step after a clock was set back."""
 DROPPED_MAX = 40
-"""References of a queue that is gone which are forgotten in one go, with their messages."""
+"""References of a queue that is gone, forgotten in one step with their messages."""
 
 
 class QueueTables(PagedTables):
-    """The tables with the steps of which QueueState's operations are made."""
+    """The tables, and the steps of which QueueState's operations are made."""
 
     def make_ready(self, entry: QueueEntry, row: int) -> None:
-        """READY in its place, from any other state."""
+        """Make a reference READY in its place, from any other state."""
         table = self.references
         line = self.line_of(entry, row)
         in_memory = self.takes_back(entry, line, table.place(row))
@@ -40,7 +40,7 @@ class QueueTables(PagedTables):
             self.page_out(entry, line, row)
 
     def make_scheduled(self, entry: QueueEntry, row: int) -> None:
-        """SCHEDULED for its due time, from a state that is neither that nor READY."""
+        """Make a reference SCHEDULED for its due time, from a state that is neither that nor READY."""
         full, flags = self.is_full(entry), self.references.flags
         entry.counts[flags[row] & STATE] -= 1
         entry.counts[SCHEDULED] += 1
@@ -51,14 +51,14 @@ class QueueTables(PagedTables):
             self.schedule.add(row, self.due[row])
 
     def come_back(self, entry: QueueEntry, row: int) -> None:
-        """From HELD or LOCKED to READY or SCHEDULED."""
+        """Make a HELD or LOCKED reference READY or SCHEDULED."""
         if row in self.due:
             self.make_scheduled(entry, row)
         else:
             self.make_ready(entry, row)
 
     def leave(self, entry: QueueEntry, row: int, state: int) -> None:
-        """From any other state to one that is not READY."""
+        """Change a reference from any other state to one that is not READY."""
         flags = self.references.flags
         old = flags[row] & STATE
         if old == READY:
@@ -74,7 +74,7 @@ class QueueTables(PagedTables):
         entry.counts[state] += 1
 
     def clear(self, row: int) -> None:
-        """It waits for nothing, nobody holds it and no transaction."""
+        """Forget the due time, the holder and the transaction of a row."""
         if self.due:
             self.due.pop(row, None)
         if self.tx:
@@ -83,7 +83,7 @@ class QueueTables(PagedTables):
             self.holds.remove(row)
 
     def drop_reference(self, entry: QueueEntry, row: int) -> None:
-        """Forget a reference that is not READY, and its message with the last one in memory."""
+        """Forget a reference that is not READY; with the last one in memory also its message."""
         table = self.references
         entry.counts[table.flags[row] & STATE] -= 1
         entry.not_away(row)
@@ -117,7 +117,7 @@ class QueueTables(PagedTables):
         for row in rows:
             state = table.flags[row] & STATE
             if state == FREE or table.queue[row] != entry.record_id:
-                continue  # it was withdrawn meanwhile, or had left the middle of its line
+                continue  # the row was withdrawn meanwhile, or had left the middle of its line
             message_row = table.message[row]
             message_id = table.id[message_row]
             self.leave(entry, row, SETTLING)
@@ -132,7 +132,7 @@ class QueueTables(PagedTables):
         return orphans
 
     def first_to_deliver(self, entry: QueueEntry, now_ms: int) -> tuple[Line, int] | None:
-        """The first READY row that has not expired, with its line. Those before it are passed: they wait beside lines.
+        """The first READY row that has not expired, with its line. Rows before it are passed: they wait beside lines.
 
         Up to `PASSED_MAX`; None then, and the queue is in `passing`: what is left is next time's. Hot path.
         """
@@ -161,7 +161,7 @@ class QueueTables(PagedTables):
             self.set_aside(entry, row, expires)
 
     def show_again(self, now_ms: int) -> bool:
-        """Put back a batch of what was passed and, as a clock was set back, has not expired; whether that was all."""
+        """Put back a batch of passed references that a clock that was set back shows again. True if that was all."""
         rows, more = self.passed.pop(latest_first(now_ms + 1), SHOWN_MAX)
         for row in rows:
             entry = self.queues[self.references.queue[row]]
@@ -177,7 +177,7 @@ class QueueTables(PagedTables):
         return not more
 
     def pass_on(self, now_ms: int) -> None:
-        """Go on where a take stopped, or where a clock that was set back shows again what was passed."""
+        """Go on where a take stopped, or with what a clock that was set back shows again."""
         if now_ms < self.passed_until:
             self.show_again(now_ms)
         for queue_id in self.passing:
@@ -185,7 +185,7 @@ class QueueTables(PagedTables):
             return
 
     def make_due(self, now_ms: int) -> int:
-        """Make READY what is due by now, the earliest first, up to `DUE_MAX` each in memory and in the index; how many.
+        """Make READY what is due by now, the earliest first: `DUE_MAX` in memory and in the index. Returns how many.
 
         What is left is next time's: whoever waits for a call that others take part in waits for no more than that.
         """
@@ -202,17 +202,17 @@ class QueueTables(PagedTables):
         return count
 
     def next_due(self) -> int:
-        """When the next one is due; 0: none is scheduled."""
+        """When the next reference is due; 0 if none is scheduled."""
         times = [self.schedule.next()] if self.schedule.count else []
         if self.paged_scheduled and self.index is not None:
             times.append(self.index.next_due())
         return min((time for time in times if time), default=0)
 
     def find_expired(self, now_ms: int, limit: int, is_there: Callable[[int], bool]) -> tuple[bool, int]:
-        """Put up to `limit` more messages that have expired before those in `overdue`; whether there may be more, and
-        how many are new there.
+        """Put up to `limit` more messages that have expired before those in `overdue`.
 
-        Of the index those of queues that are there: what only others have stays in it.
+        From the index come those of queues that are there; all others stay in it. Returns whether there may be more,
+        and how many are new in `overdue`.
         """
         table = self.references
         rows, more = self.expiry.pop(now_ms, limit)
@@ -232,7 +232,7 @@ class QueueTables(PagedTables):
                     break
         known = len(self.overdue)
         for message_id in reversed(new):
-            if message_id not in self.overdue:  # one that the index told is found once more, in memory
+            if message_id not in self.overdue:  # a message that the index told is found once more in memory
                 self.overdue[message_id] = None
                 self.overdue.move_to_end(message_id, last=False)
         return more or count > 0, len(self.overdue) - known
@@ -240,9 +240,11 @@ class QueueTables(PagedTables):
     def waiting_overdue(
         self, now_ms: int, looks: int, limit: int, is_there: Callable[[int], bool]
     ) -> tuple[list[tuple[int, int]], int]:
-        """(message, queue) of references of messages in `overdue` that are READY or SCHEDULED, in queues that are
-        there; none of those that a clock which was set back shows again. And how many messages were looked at: the
-        first ones, which are the last ones now."""
+        """Look at up to `looks` messages of `overdue`, which are its last ones then.
+
+        Returns (message, queue) of their READY and SCHEDULED references in queues that are there, and how many messages
+        were looked at. A message that a clock that was set back shows again is not told.
+        """
         table = self.references
         found: list[tuple[int, int]] = []
         looked = 0

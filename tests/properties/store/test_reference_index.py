@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from journal.errors import LocalStorageError
-from journal.store.queues.references import Paged
+from journal.store.queues.index import Paged
 from journal.store.queues.rocks_index import RocksReferenceIndex
 from tests.support.references import MemoryIndex
 

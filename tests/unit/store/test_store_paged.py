@@ -10,7 +10,7 @@ import pytest
 
 from journal.errors import LocalStorageError, MessageHeldError, MessageMissingError
 from journal.store.model import Message, QueueConfig, ReferenceState
-from journal.store.queues.references import Paged
+from journal.store.queues.index import Paged
 from journal.store.queues.rocks_index import RocksReferenceIndex
 from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore
