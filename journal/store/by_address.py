@@ -1,4 +1,4 @@
-"""Messages by the address that they were stored at, to be found either way."""
+"""Messages and the addresses that they were stored at: each can be found by the other."""
 
 from __future__ import annotations
 
@@ -38,6 +38,6 @@ class ByAddress:
         return address_id in self._messages_of
 
     def parts(self, address_id: int) -> Iterator[list[int]]:
-        """Those of an address in parts, of which each is to be discarded before the next one is asked for."""
+        """The messages of an address in parts. Discard each part before asking for the next."""
         while part := [*islice(self._messages_of.get(address_id, ()), _AT_ONCE)]:
             yield part

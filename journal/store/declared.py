@@ -1,10 +1,11 @@
 """What transactions do to addresses, queues and bindings, and what their commit or rollback means for the state.
 
-What a transaction destroys is gone for everybody when that is accepted, and comes back when it is rolled back; what it
-creates is there once it is committed. Until then both are spoken for: nobody else can create or destroy them.
+What a transaction destroys is gone for everybody when that is accepted, and comes back with a rollback; what it creates
+is there once the transaction is committed. Until then nobody else can create or destroy either.
 
-Pure: a state in, the same state changed. The order in which a transaction declared does not matter, as a load may have
-another one: what goes away makes room for what comes, addresses are there for their queues, and queues for bindings.
+The functions are pure: they change the state that they get. The order in which a transaction declared things does not
+matter, as a load may have another one: what is destroyed makes room for what is created, addresses come before their
+queues, and queues before their bindings.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class AddressDeclared(NamedTuple):
 
 
 class QueueDeclared(NamedTuple):
-    """A queue that a transaction creates or destroys; that one has bindings, which go with it."""
+    """A queue that a transaction creates (`made`), or destroys together with its bindings."""
 
     made: bool
     record_id: int
@@ -55,7 +56,7 @@ class QueueDeclared(NamedTuple):
 
 
 class BindingDeclared(NamedTuple):
-    """A binding that a transaction adds or removes; `durable`: its queue is."""
+    """A binding that a transaction adds (`made`) or removes; `durable` if its queue is."""
 
     made: bool
     entry: BindingEntry
@@ -70,7 +71,7 @@ Declared: TypeAlias = AddressDeclared | QueueDeclared | BindingDeclared
 
 
 class Declarations:
-    """Those of one transaction."""
+    """What one transaction declares."""
 
     __slots__ = ("addresses", "bindings", "queues")
 
@@ -94,27 +95,27 @@ class Declarations:
                 self.bindings.append(declared)
 
     def all(self) -> tuple[Declared, ...]:
-        """All but bindings that go with their queue."""
+        """All declarations, without bindings that go with their queue."""
         going = {queue.record_id for queue in self.queues if not queue.made}
         bindings = [each for each in self.bindings if each.made or each.entry.queue_id not in going]
         return (*self.addresses, *self.queues, *bindings)
 
     def not_durable(self) -> tuple[str, ...]:
-        """Those of queues that live in this process only, in words."""
+        """Declarations of queues that live in this process only, in words."""
         return tuple(str(each) for each in self.all() if not each.durable)
 
-    # ---- what it speaks for ----------------------------------------------------------------------------------------
+    # ---- what nobody else may declare ------------------------------------------------------------------------------
 
     def made_address(self, name: str) -> AddressEntry | None:
-        """An address that it creates."""
+        """The address of that name, if the transaction creates it."""
         return next((each.entry() for each in self.addresses if each.made and each.name == name), None)
 
     def made_queue(self, name: str) -> QueueDeclared | None:
-        """A queue that it creates."""
+        """The queue of that name, if the transaction creates it."""
         return next((each for each in self.queues if each.made and each.config.name == name), None)
 
     def claims_address(self, name: str, *, own: bool) -> bool:
-        """Whether no address of that name can be created; `own`: by the transaction itself."""
+        """Whether no address of that name can be created; `own`: not by the transaction itself either."""
         return any(each.name == name and (each.made or not own) for each in self.addresses)
 
     def claims_queue(self, config: QueueConfig, *, own: bool) -> bool:
@@ -127,16 +128,16 @@ class Declarations:
         )
 
     def needs_address(self, name: str, *, own: bool) -> bool:
-        """Whether an address cannot be destroyed: it has queues once this is committed, or rolled back."""
+        """Whether an address cannot be destroyed: it has queues after the commit, or after the rollback."""
         return any(each.config.address == name and (each.made or not own) for each in self.queues)
 
     def needs_queue(self, queue_id: int, *, own: bool) -> bool:
-        """Whether a queue cannot be destroyed: it has bindings once this is committed, or rolled back."""
+        """Whether a queue cannot be destroyed: it has bindings after the commit, or after the rollback."""
         return any(each.entry.queue_id == queue_id and (each.made or not own) for each in self.bindings)
 
 
 def lay_out(state: QueueState, declarations: Declarations) -> None:
-    """What it destroys is gone, for good or not. What is in its queues stays where it is."""
+    """Take what a transaction destroys out of the state, for good or not. Messages stay in its queues."""
     for binding in declarations.bindings:
         if not binding.made:
             state.remove_binding(binding.entry.record_id)
@@ -149,7 +150,7 @@ def lay_out(state: QueueState, declarations: Declarations) -> None:
 
 
 def bring_back(state: QueueState, declarations: Declarations) -> None:
-    """Undo `lay_out`."""
+    """Undo `lay_out`: the transaction is rolled back."""
     for address in declarations.addresses:
         if not address.made:
             state.add_address(address.record_id, address.name, address.duplicate_window)
@@ -164,7 +165,7 @@ def bring_back(state: QueueState, declarations: Declarations) -> None:
 
 
 def carry_out(state: QueueState, declarations: Declarations) -> list[Iterator[Sequence[int]]]:
-    """It is committed, behind `lay_out`. What is left to be done for queues that go, as `QueueState.remove_queue`."""
+    """The transaction is committed, after `lay_out`. Returns what `QueueState.remove_queue` does for queues that go."""
     bring_back(state, declarations)
     leaving: list[Iterator[Sequence[int]]] = []
     for binding in declarations.bindings:
@@ -189,7 +190,7 @@ def carry_out(state: QueueState, declarations: Declarations) -> list[Iterator[Se
 
 
 def destroyed(state: QueueState, record_ids: Sequence[int]) -> list[Declared]:
-    """What records of a state are, as a transaction destroys them; those of other kinds are left out."""
+    """Records of a state as a transaction destroys them; records of other kinds are left out."""
     going = set(record_ids)
     found: list[Declared] = [
         AddressDeclared(False, entry.record_id, entry.name, entry.duplicate_window)
@@ -206,7 +207,7 @@ def destroyed(state: QueueState, record_ids: Sequence[int]) -> list[Declared]:
 
 
 def queue_name(state: QueueState, queue_id: int) -> str:
-    """A queue's name, empty if it is not there (any more)."""
+    """The name of a queue, empty if it is not there (any more)."""
     try:
         return state.queue_of(queue_id).config.name
     except QueueMissingError:

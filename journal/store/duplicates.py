@@ -36,21 +36,21 @@ class DuplicateWindow:
         self._size = size
         self._ordinals = count(1)
         self._entered = array("Q")
-        """Of the slots that were ever taken: when the id entered that is there, 0 if there is none."""
+        """For each slot that was ever taken, when its id entered; 0 if it has none."""
         self._reusable: deque[int] = deque()
-        """Those that nobody reserves, in the order in which they are taken again: by when their ids entered."""
+        """Slots that nobody reserves, in the order in which they are taken again: by when their ids entered."""
         self._slots: dict[int, bytes] = {}
         self._ids: dict[bytes, int] = {}
-        """In the window: the slot, the last one if it has been entered again."""
+        """The slot of each id in the window: the last one, if the id has entered again."""
         self._reserved: dict[bytes, int] = {}
         self._locked: dict[int, int] = {}
-        """Slots of reservations, in the order in which they were reserved: the transaction."""
+        """The transaction of each reserved slot, in the order of reservation."""
 
     def __contains__(self, duplicate_id: bytes) -> bool:
         return duplicate_id in self._ids or duplicate_id in self._reserved
 
     def ids(self) -> set[bytes]:
-        """Those in the window, without the reserved ones."""
+        """Ids in the window, without the reserved ones."""
         return set(self._ids)
 
     def check(self, duplicate_id: bytes) -> None:
@@ -63,12 +63,12 @@ class DuplicateWindow:
             )
 
     def check_all(self, duplicate_ids: Sequence[bytes]) -> None:
-        """The same of ids that come together, of which no two may be the same either."""
+        """`check` ids that come together. Raises DuplicateMessageError also if two of them are the same."""
         seen: set[bytes] = set()
         for duplicate_id in duplicate_ids:
             self.check(duplicate_id)
             if duplicate_id in seen:
-                raise DuplicateMessageError(f"duplicate id {duplicate_id!r} is of two messages", duplicate_id)
+                raise DuplicateMessageError(f"duplicate id {duplicate_id!r} is in two messages", duplicate_id)
             seen.add(duplicate_id)
 
     def next_slot(self, tx: int = 0) -> int:
@@ -76,7 +76,7 @@ class DuplicateWindow:
         return self.next_slots(1, tx)[0]
 
     def next_slots(self, count: int, tx: int = 0) -> list[int]:
-        """The slots for so many ids that come one after the other. Raises FullError as `next_slot`."""
+        """The slots for `count` ids that come one after the other. Raises FullError as `next_slot`."""
         taken = len(self._entered)
         slots = [*range(taken, min(taken + count, self._size))]
         slots += islice(self._reusable, count - len(slots))
@@ -97,7 +97,7 @@ class DuplicateWindow:
             self._reusable.popleft()
 
     def enter(self, duplicate_id: bytes, slot: int) -> None:
-        """The id is in the window from now on, in `next_slot()`; also one that was entered before."""
+        """Put an id into the window, in the slot from `next_slot()`; it may have entered before."""
         self._take(slot)
         self._place(duplicate_id, slot)
         self._reusable.append(slot)
@@ -111,7 +111,7 @@ class DuplicateWindow:
         self._entered[slot] = next(self._ordinals)
 
     def reserve(self, duplicate_id: bytes, slot: int, tx: int) -> Reservation:
-        """The id is `tx`'s until `settle`, in `next_slot(tx)`; also one that was entered or reserved before."""
+        """Reserve an id for `tx` until `settle`, in the slot from `next_slot(tx)`; it may have been there before."""
         self._take(slot)
         self._reserved[duplicate_id] = tx
         self._locked.pop(slot, None)
@@ -119,7 +119,7 @@ class DuplicateWindow:
         return Reservation(self._address, slot, duplicate_id)
 
     def settle(self, reservations: Sequence[Reservation], *, entered: bool) -> None:
-        """A transaction's ids enter the window, or are free again."""
+        """A transaction ends: the ids that it reserved enter the window, or are free again."""
         slots: dict[int, None] = {}
         for _, slot, duplicate_id in reservations:
             if self._reserved.get(duplicate_id) == self._locked[slot]:
@@ -133,7 +133,7 @@ class DuplicateWindow:
             insort(self._reusable, slot, key=self._entered.__getitem__)
 
     def load(self, entered: Iterable[tuple[int, bytes]], reserved: Iterable[tuple[int, bytes, int]]) -> None:
-        """Slots and ids in the order in which they entered; slots, ids and transactions of reservations."""
+        """Load (slot, id) in the order of entering, and reservations as (slot, id, transaction)."""
         found = list(entered)
         for slot, duplicate_id, tx in reserved:
             self._reserved[duplicate_id] = tx

@@ -1,4 +1,4 @@
-"""Messages on their way in, as whoever takes them in hands them to the store."""
+"""Messages of Kafka topics as their consumer hands them to the store."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ class Incoming(NamedTuple):
 
     address: str
     data: bytes
-    """Of a small one; empty: its record also names its chunks, which have no ids yet."""
+    """The record of a small message; empty for a large one, whose record names chunks that have no ids yet."""
     timestamp: int
-    """ms since 1970; 0: it has none."""
+    """Milliseconds since 1970; 0 for none."""
     message: Message | None
-    """None: it is a plain one, and `data` says it all."""
+    """The message; None for a plain one, of which `data` says everything."""
 
 
 class PlainRun(NamedTuple):
-    """Plain messages for one address: each has a small body, properties, the default priority, a timestamp, and nothing
-    else. In columns, as the store keeps them too: what each costs is not the same work done for each.
+    """Plain messages for one address: each has a small body, properties, the default priority, and a timestamp.
+
+    They are in columns, as the store keeps them too, so that the store works column by column.
     """
 
     address: str
     data: list[bytes]
     timestamps: list[int]
-    """ms since 1970; 0: it has none."""
+    """Milliseconds since 1970; 0 for none."""
 
     def each(self) -> Iterator[Incoming]:
         for data, timestamp in zip(self.data, self.timestamps, strict=True):

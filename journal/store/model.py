@@ -14,21 +14,23 @@ PRIORITY_MAX = 9
 PRIORITY_DEFAULT = 4
 
 DELIVERIES_MAX = 2**31 - 1
-"""Of a count that is set. What is given back counts on behind it, and never comes to the end of its 32 bits."""
+"""The highest delivery count that can be set. Counting on from there never reaches the end of its 32 bits."""
 
 DUPLICATE_ID_BYTES_MAX = 1024
-"""An address remembers as many ids as its window has: this is what bounds their bytes."""
+"""The longest duplicate-detection id. It bounds the bytes that an address remembers, as its window bounds the ids."""
 
 Value = bool | int | float | str | bytes
-"""A header's or property's value."""
+"""The value of a header or a property."""
 
 
 class _NoValues(dict[str, Value]):
-    """Headers and properties of every message that has none: to make dictionaries for each would take a third of the
-    time that it takes to make a message. So nothing can be put there."""
+    """The one empty dictionary that all messages without headers or properties share; nothing can be put into it.
+
+    Making two dictionaries for each message would take a third of the time that making the message takes.
+    """
 
     __slots__ = ()
-    __hash__ = object.__hash__  # type: ignore[assignment]  # what has none is no default of a dataclass
+    __hash__ = object.__hash__  # type: ignore[assignment]  # a dataclass refuses a default without a hash
 
     def _refuse(self, *_: object, **__: object) -> NoReturn:
         raise TypeError("a message made without headers or properties gets none later: make it with them")
@@ -56,10 +58,10 @@ class QueueConfig:
     client_id: str = ""
     subscription: str = ""
     filter: str = ""
-    """Kept as text; the broker evaluates it."""
+    """The filter is kept as text; the broker evaluates it."""
     exclusive: bool = False
     deliveries_max: int = 0
-    """0: without limit."""
+    """How often a message may be delivered before it is dead; 0 for no limit."""
     dead_letter_address: str = ""
     expiry_address: str = ""
     durable: bool = True
@@ -73,16 +75,18 @@ class Origin(NamedTuple):
     queue: str
     reason: str
     expires: int = 0
-    """When it would have expired there, in ms since 1970; 0: never. Of one that was moved before, and expires no more:
-    what its own origin says."""
+    """When the message would have expired there, in ms since 1970; 0: never.
+
+    If it was moved before and expires no more, this is what its own origin says.
+    """
 
 
 @dataclass(slots=True)
 class Message:
     """A message as its broker stores it. Times are milliseconds since 1970; 0 means never, or at once.
 
-    Not to be changed once a store has it. (Frozen, making one would take 1.2 microseconds instead of 0.2: as much as
-    encoding it and noting it.)
+    Do not change a message once a store has it. (A frozen class would take 1.2 microseconds to make one instead of 0.2:
+    as much as encoding it and noting it.)
     """
 
     address: str
@@ -126,4 +130,4 @@ class Delivery(NamedTuple):
 
     message: int
     deliveries: int
-    """How often it was handed out before: more than 0 means redelivered."""
+    """How often the message was handed out before: more than 0 means that it is redelivered."""

@@ -1,4 +1,4 @@
-"""What an operation of the message store gives back: the id it made or touched, and the completion of its group.
+"""What an operation of the message store returns: the id it made or touched, and the completion of its group.
 
 Hot path: one small object an operation; the completion is shared by all operations of a group.
 """
@@ -11,11 +11,11 @@ from journal.append.completion import Completion, completed
 from journal.errors import JournalError
 
 COMPLETED = completed()
-"""Shared by everything that needs no append: a completion that is done never changes again."""
+"""The completion of everything that needs no append. It can be shared, as a completion that is done never changes."""
 
 
 class Accepted:
-    """An accepted operation, whatever it gives back."""
+    """An accepted operation, whatever else it returns."""
 
     __slots__ = ("completion",)
 
@@ -32,13 +32,15 @@ class Accepted:
         return self.completion.error
 
     def add_callback(self, callback: Callable[[JournalError | None], None]) -> None:
-        """Call `callback(error)` once done: in the writer's thread, or now. It must be quick; a call of the store is
-        refused there (CallbackError)."""
+        """Call `callback(error)` once done: in the writer's thread, or now.
+
+        It must be quick; a call of the store is refused there (CallbackError).
+        """
         self.completion.add_callback(callback)
 
 
 class Pending(Accepted):
-    """An accepted operation. `id` is known at once; awaited or waited for, it gives the id when it is durable.
+    """An accepted operation. `id` is known at once; awaiting it, or `wait`, gives the id when it is durable.
 
     Raises what its completion raises: nothing was stored, or (OutcomeUnknownError) only the next load can tell.
     """
@@ -46,7 +48,7 @@ class Pending(Accepted):
     __slots__ = ("id",)
 
     def __init__(self, id: int, completion: Completion = COMPLETED) -> None:
-        """Without a completion it is done already: what is not durable never reaches the journal."""
+        """Without a completion the operation is done already: what is not durable never reaches the journal."""
         self.id = id
         self.completion = completion
 
@@ -61,7 +63,7 @@ class Pending(Accepted):
 
 
 class Moved(Pending):
-    """An accepted move, expiry or dead letter: `id` is the copy's (0: there is none), `queues` are those it goes to."""
+    """An accepted move, expiry or dead letter: `id` is the copy's (0: there is none), `queues` are its queues."""
 
     __slots__ = ("queues",)
 
@@ -71,14 +73,15 @@ class Moved(Pending):
 
 
 class PendingAll(Accepted):
-    """Accepted messages of one call: `ids` in its order, known at once; awaited or waited for, it gives these when all
-    are durable. Raises as a `Pending`: of all or none.
+    """Accepted messages of one call. `ids` are known at once, in the call's order.
+
+    Awaiting it, or `wait`, gives the ids when all messages are durable. It raises as a `Pending` does, for all or none.
     """
 
     __slots__ = ("ids",)
 
     def __init__(self, ids: Sequence[int], completion: Completion = COMPLETED) -> None:
-        """Without a completion it is done already."""
+        """Without a completion the operations are done already."""
         super().__init__(completion)
         self.ids = tuple(ids)
 

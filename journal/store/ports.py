@@ -1,4 +1,4 @@
-"""What a message store needs of its journal: `Journal`, `BlockingJournal` and `LocalJournal` are such."""
+"""The journal as a message store needs it. `Journal`, `BlockingJournal` and `LocalJournal` have these operations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class StoreJournal(Protocol):
 
     @property
     def limits(self) -> Limits:
-        """Its bounds."""
+        """The bounds of the journal."""
 
     @property
     def current(self) -> bool:
@@ -28,16 +28,16 @@ class StoreJournal(Protocol):
 
     @property
     def ended(self) -> Completion:
-        """Done once it is not active any more, with why."""
+        """Done once the journal is not active any more; its error says why."""
 
     def new_id(self, virtual_shard: int = 0) -> int:
         """An id that no record has had."""
 
     def is_taken(self, record_id: int) -> bool:
-        """Whether a record has that id, or will have if a transaction commits."""
+        """Whether a record has that id, or will have it if a transaction commits."""
 
     def new_volatile_id(self, virtual_shard: int = 0) -> int:
-        """An id for what is never in the journal: nothing else was given it, or will be."""
+        """An id for what is never in the journal. Nothing else has had it, or will get it."""
 
     def add(self, record_id: int, kind: int, data: bytes, *, tx: int = 0) -> Completion: ...
 
@@ -56,8 +56,9 @@ class StoreJournal(Protocol):
         """An update, and the delete of its record, in one group."""
 
     def append_all(self, operations: Sequence[AnyOperation], *, tx: int = 0, wait: bool = True) -> Completion:
-        """Operations that take effect together: one group has them all or, with `tx`, that transaction; or the journal
-        has none. Without `wait` a full queue refuses them at once.
+        """Operations that take effect together: one group has all of them or none; with `tx`, that transaction.
+
+        Without `wait` a full queue refuses them at once.
 
         Raises InvalidOperationError for more than one group takes: `queue_operations_max`, `queue_bytes_max`.
         """
@@ -65,8 +66,9 @@ class StoreJournal(Protocol):
     def take_in(
         self, operations: Sequence[AnyOperation], consumed: Consumed, beside: Sequence[Sent] = ()
     ) -> Completion:
-        """Operations on new records, the offsets of what was consumed for them, and records of other topics beside
-        them: all is there, or nothing.
+        """Operations on new records, the offsets of what was consumed for them, and records `beside` for other topics.
+
+        All of it is there afterwards, or nothing.
         """
 
     def new_ids(self, virtual_shards: Sequence[int]) -> list[int]:

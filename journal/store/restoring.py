@@ -1,8 +1,8 @@
-"""What a load says of transactions in doubt and duplicate windows, as the store's own bookkeeping.
+"""Transactions in doubt and duplicate windows, restored from what a load found.
 
-The loaded state has a prepared transaction's references already, arriving or locked for their acknowledgement. Here its
-operations are read for what commit or rollback will do to them; the references that it changes are locked, and what it
-destroys leaves the state.
+The loaded state already has the references of a prepared transaction: arriving, or locked for their acknowledgement.
+This module reads the transaction's operations for what commit or rollback will do to them. It locks the references that
+the transaction changes, and takes what it destroys out of the state.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _restored(state: QueueState, prepared: LoadedPrepared, bodies_bytes_max: int
 
 
 def _restore_changes(state: QueueState, txn: StoreTransaction, changes: Mapping[tuple[int, int], Changed]) -> None:
-    """Changes of references that were there before; those of its own routes are a part of these."""
+    """Restore changes of references that were there before. A change of its own route is a part of the route."""
     routed = {(item.message, item.queue) for item in txn.routed}
     taken = {(item.message, item.queue) for item in txn.taken}
     for key, changed in changes.items():
@@ -93,7 +93,7 @@ def _restore_declared(state: QueueState, txn: StoreTransaction, operations: Sequ
 def restore_windows(
     loaded: LoadedStore, addresses: Sequence[AddressEntry], transactions: Mapping[int, StoreTransaction]
 ) -> dict[int, DuplicateWindow]:
-    """Duplicate windows of addresses by their record id, with what prepared transactions reserve."""
+    """Duplicate windows by the record id of their address, with the ids that prepared transactions reserve."""
     windows: dict[int, DuplicateWindow] = {}
     reserved: dict[int, list[tuple[int, bytes, int]]] = {}
     for txn in transactions.values():

@@ -1,4 +1,4 @@
-"""Settings of a message store: bounds of everything it keeps beside the queues, with their reasons."""
+"""Settings of a message store: bounds of everything that it keeps beside the queues, with their reasons."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ REFERENCES_IN_MEMORY_MAX = 1_000_000
 """References that a node keeps in memory when an index takes the rest: about 250 MB."""
 
 QUEUE_REFERENCES_IN_MEMORY_MAX = 100_000
-"""Of them READY and SCHEDULED ones of one queue, so that no queue takes the memory of all others."""
+"""Ready and scheduled references of one queue among these, so that no queue takes the memory of all others."""
 
 _AROUND_A_BODY = 2
-"""A large message's own record and one reference, in the transaction of its chunks."""
+"""Operations beside the chunks in a large message's transaction: its own record and one reference."""
 
 _CHUNK_ID_BYTES = 8
 
 _HEADERS_BYTES = 1024
-"""What is left to headers and properties at least, where a body is as large as may be."""
+"""Bytes that are left to headers and properties, where a body has the largest size."""
 
 _CHANGE_BYTES = 512
-"""More than a delete or a release takes of a group."""
+"""A bound for the bytes that a delete or a release takes of a group."""
 
 
 class StoreSettings(BaseModel):
@@ -34,46 +34,46 @@ class StoreSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     message_bytes_max: int = Field(default=64 * 1024 * 1024, ge=1)
-    """A message's body. The largest is one staged transaction: the journal's `staged_bytes_max` is above it."""
+    """The largest body. A durable one is a staged transaction: the journal's `staged_bytes_max` must be above it."""
 
     inline_bytes_max: int = Field(default=256 * 1024, ge=1)
-    """A body up to this is in its message's record, a larger one in chunks. Below the journal's `data_bytes_max`; above
-    `message_bytes_max`, that one counts."""
+    """A body up to this size is in its message's record, a larger one in chunks. It must be below the journal's
+    `data_bytes_max`; if it is above `message_bytes_max`, that one counts."""
 
     chunk_bytes: int = Field(default=256 * 1024, ge=1)
-    """A chunk of a large message's body: what is read at a time, and well below a frame. No more than the journal's
+    """A chunk of a large body: it is read at a time, and well below a frame. It must not be over the journal's
     `data_bytes_max`."""
 
     cache_bytes_max: int = Field(default=64 * 1024 * 1024, ge=0)
-    """Bodies kept until the local copy has them. Those not yet durable are kept beyond it."""
+    """Bodies kept until the local copy has them. Bodies that are not durable yet are kept beyond this bound."""
 
     acquire_grace_ms: int = Field(default=30_000, ge=0)
-    """How long after an activation a message stays with its holder of before, if that has not come back for it."""
+    """How long after an activation a message stays with its earlier holder, if the holder does not come back for it."""
 
     expiry_agreement_ms: int = Field(default=AGREEMENT_MS, ge=0)
-    """How long the wall clock must have gone as the monotonic one does before `expired` tells what it says: a message
-    that is settled as expired does not come back when a clock is set right."""
+    """How long wall clock and monotonic clock must have agreed before `expired` tells a message: one that is settled as
+    expired does not come back when a clock is set right."""
 
     volatile_bytes_max: int = Field(default=64 * 1024 * 1024, ge=0)
-    """Bodies in memory of messages that are not durable; further ones are swapped."""
+    """Bodies in memory of messages that are not durable; bodies beyond it are swapped."""
 
     swap_directory: Path | None = None
-    """Where they are swapped to: None refuses them instead. Emptied at start and at close."""
+    """Where bodies that are not durable are swapped to; None refuses them instead. Emptied at start and at close."""
 
     swap_file_bytes_max: int = Field(default=16 * 1024 * 1024, ge=1)
-    """A swap file's size: it is removed when the last message in it is gone."""
+    """The size of a swap file, which is removed when the last message in it is gone."""
 
     swap_queue_bytes_max: int = Field(default=1024 * 1024 * 1024, ge=1)
-    """Swap files of one queue."""
+    """The size of all swap files of one queue."""
 
     collect_operations_max: int = Field(default=500, ge=1)
-    """Records deleted in one go, of messages of a queue that was destroyed or without references after a load."""
+    """Records deleted in one group, of messages that a destroyed queue or a load left without references."""
 
     release_operations_max: int = Field(default=50, ge=1)
-    """Messages given back in one go, while others wait for the store: of a holder that let go of all it held."""
+    """Messages given back in one group, while others wait for the store, when a holder lets go of all it holds."""
 
     transaction_bodies_bytes_max: int = Field(default=4 * 1024 * 1024, ge=0)
-    """Bodies of one open transaction kept in memory; others are read from the local copy once they are in it."""
+    """Bodies of one open transaction kept in memory; others are read from the local copy once it has them."""
 
     read_timeout_ms: int = Field(default=15_000, ge=1)
     """How long to wait for a body that the local copy does not have yet."""
@@ -81,7 +81,7 @@ class StoreSettings(BaseModel):
     @model_validator(mode="after")
     def _relations_hold(self) -> StoreSettings:
         if self.chunk_bytes > self.message_bytes_max:
-            raise ValueError("chunk_bytes > message_bytes_max")
+            raise ValueError("store.chunk_bytes is over store.message_bytes_max: lower chunk_bytes")
         return self
 
     def require_fit(self, limits: Limits) -> None:
@@ -115,7 +115,7 @@ class StoreSettings(BaseModel):
             )
 
     def body_bytes_max(self, limits: Limits, record_bytes: int) -> int:
-        """The largest body of a durable message whose record takes so many bytes beside the ids of its chunks."""
+        """The largest body of a durable message whose record takes `record_bytes` beside the ids of its chunks."""
         chunks = min(
             limits.staged_operations_max - _AROUND_A_BODY,
             limits.queue_operations_max - _AROUND_A_BODY,
@@ -125,5 +125,5 @@ class StoreSettings(BaseModel):
         return min(self.message_bytes_max, max(self.inline_bytes_max, chunks * self.chunk_bytes))
 
     def operations_at_once(self, operations_max: int, limits: Limits) -> int:
-        """How many deletes or releases go into one group: as many as were asked for, if the journal takes so many."""
+        """How many deletes or releases go into one group: `operations_max`, or fewer if the journal takes fewer."""
         return min(operations_max, limits.queue_operations_max, limits.queue_bytes_max // _CHANGE_BYTES)

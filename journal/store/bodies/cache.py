@@ -21,20 +21,21 @@ from journal.store.ports import StoreJournal
 from journal.wire.ids import shard_of
 
 _UNSWEPT_SHARE = 8
-"""Of the bound: from there on bodies go whose messages are gone. Memory that is used again soon is used faster."""
+"""Bodies of deleted messages are dropped once the cache has this part of its bound: memory reused soon is faster."""
 _SWEPT_AT_ONCE = 4
-"""Groups that are looked through when one more comes, or when there is no room."""
+"""Groups that are searched for bodies of deleted messages when one more group comes, or when there is no room."""
 _PASSED_AT_ONCE = 100
-"""Groups that go together because the local copy has them."""
+"""Groups dropped in one step because the local copy has them."""
 _INDEXED_AT_ONCE = 2000
-"""Bodies."""
+"""Bodies that are indexed in one step."""
 _PROBES = 8
-"""Messages of a group of which none may be there for it to be looked through so early: mostly, none is then."""
+"""Messages of a group that are looked up first: the group is searched early only if all of these are deleted."""
 
 
 StoredOf = Callable[[Sequence[int], bool], set[int]]
-"""Which of these messages are still there, whose bodies were put into the cache before those of its last group; if not
-exactly (the second argument), some that are not may be among them."""
+"""Tells which of these messages are still there; their bodies came into the cache before those of its last group.
+
+Unless it is asked exactly (the second argument), the answer may contain some that are deleted."""
 
 
 class _Group:
@@ -46,12 +47,12 @@ class _Group:
         self.completion = completion
         self.ids: list[int] = []
         self.bodies: list[bytes] = []
-        """Of these ids, in their order; none once they were let go early."""
+        """Bodies of these ids, in their order; empty once they were dropped early."""
         self.bytes = 0
         self.indexed = 0
-        """How many of the first ids the index has."""
+        """Number of leading ids that the index has."""
         self.found: dict[int, bytes] = {}
-        """Their bodies."""
+        """Bodies that the index has, by id."""
 
 
 class BodyCache:
@@ -64,13 +65,13 @@ class BodyCache:
         self._stored_of = stored_of
         self._groups: deque[_Group] = deque()
         self._last: _Group | None = None
-        """What is put goes there, if it is of the same completion."""
+        """The group that a body joins when it has the same completion."""
         self._group_of: dict[int, _Group] = {}
-        """The index."""
+        """The index: each body's group."""
         self._swept = 0
-        """Of how many of the first groups the bodies were let go whose messages were gone."""
+        """Number of leading groups whose bodies of deleted messages were dropped."""
         self._shed = 0
-        """Of how many all were."""
+        """Number of leading groups all of whose bodies were dropped."""
 
     def put(self, completion: Completion, body_id: int, body: bytes) -> None:
         """Keep a body that the group of `completion` stores."""
@@ -82,7 +83,7 @@ class BodyCache:
         self._count(group, len(body))
 
     def put_all(self, completion: Completion, body_ids: Sequence[int], bodies: Sequence[bytes], size: int) -> None:
-        """`put` for many, whose bytes are `size` in all."""
+        """`put` many bodies, which have `size` bytes together."""
         group = self._last
         if group is None or group.completion is not completion:
             group = self._begin(completion)
@@ -107,7 +108,7 @@ class BodyCache:
         return None if group is None else group.found.get(body_id)
 
     def stored_by(self, body_id: int) -> Completion | None:
-        """The completion of its group, until the local copy is known to have it."""
+        """The completion of a body's group, until the local copy is known to have the body."""
         group = self._find(body_id)
         return None if group is None else group.completion
 
@@ -117,13 +118,13 @@ class BodyCache:
         return self._group_of.get(body_id)
 
     def catch_up(self) -> bool:
-        """Have the index reach further; whether it has all. Before `get` and `stored_by`, which do what is left."""
+        """Index some more bodies; True once all are indexed. `get` and `stored_by` index what is left."""
         missing: list[_Group] = []
         for group in reversed(self._groups):
             if group.indexed < len(group.ids):
                 missing.append(group)
             elif group.ids:
-                break  # so are all before it: only what was put last can be missing
+                break  # all groups before it are indexed: only the newest bodies can be missing
         left = _INDEXED_AT_ONCE
         while missing and left > 0:
             group = missing.pop()
@@ -138,14 +139,14 @@ class BodyCache:
         group.indexed = len(group.ids)
 
     def _forget(self, group: _Group, body_ids: Sequence[int]) -> None:
-        """Take them out of the index; an id may have been given to another message since."""
+        """Take bodies out of the index; an id may have been given to another message since."""
         for body_id in body_ids:
             group.found.pop(body_id, None)
             if self._group_of.get(body_id) is group:
                 del self._group_of[body_id]
 
     def pass_on(self) -> None:
-        """Let go of some of what the local copy has by now."""
+        """Drop some of the groups that the local copy has by now."""
         groups = self._groups
         for _ in range(_PASSED_AT_ONCE):
             if not (groups and groups[0].completion.done and self._is_passed(groups[0])):
@@ -162,14 +163,14 @@ class BodyCache:
         offsets, applied = group.completion.offsets, self._journal.applied
         if offsets:
             return all(applied(shard) >= last for shard, (_, last) in offsets.items())
-        # written again after an error: nobody said where it is
+        # the group was written again after an error: nobody told where it is
         try:
             return all(self._journal.read(body_id) is not None for body_id in self._stored_of(group.ids, True))
         except LocalStorageError:
-            return False  # the copy is being opened again, say
+            return False  # for example, the copy is being opened again
 
     def _let_go(self) -> None:
-        """Of what is durable, until the rest fits; what is still on its way stays."""
+        """Drop bodies that are durable until the rest fits; those on their way stay."""
         self.pass_on()
         for _ in range(_SWEPT_AT_ONCE):
             if self._is_over(self._swept) and self._groups[self._swept] is not self._last:
@@ -186,11 +187,11 @@ class BodyCache:
             group.found.clear()
 
     def _is_over(self, place: int) -> bool:
-        """Whether something has to go, and the group at this place can be asked for it."""
+        """Whether bodies must be dropped, and the group at this place may lose its own."""
         return self.bytes > self._bytes_max and place < len(self._groups) and self._groups[place].completion.done
 
     def _sweep_gone(self) -> None:
-        """From the first group on, until one is met that is still in use: looked through then, it would stay."""
+        """Drop bodies of deleted messages from the first groups on, up to a group whose messages are still there."""
         for _ in range(_SWEPT_AT_ONCE):
             group = self._groups[self._swept]
             if group is self._last or self.bytes <= self._bytes_max // _UNSWEPT_SHARE:
@@ -201,7 +202,7 @@ class BodyCache:
             self._sweep(group)
 
     def _sweep(self, group: _Group) -> None:
-        """Once in its life: whoever looked again and again would do little else."""
+        """Drop the group's bodies of deleted messages, once for each group: searching it again would cost too much."""
         if group.indexed:
             self._index(group)
         stored = self._stored_of(group.ids, False)
@@ -218,10 +219,10 @@ class BodyCache:
 def read_stored(
     journal: StoreJournal, body_id: int, stored_by: Completion | None, until_s: float | None = None
 ) -> bytes | None:
-    """A record's data from the local copy, or from the log before the copy has it; None if neither does (yet).
+    """The data of a record from the local copy, or from the log before the copy has it; None if neither has it (yet).
 
-    `stored_by` is the completion of the group that stored it, if the copy may not have it; `until_s` is a moment of
-    `time.monotonic` until which to wait for the log.
+    `stored_by` is the completion of the group that stored it, if the copy may not have it. `until_s`, a time of
+    `time.monotonic`, is when waiting for the log ends.
     """
     data = journal.read(body_id)
     if data is not None or stored_by is None:

@@ -14,15 +14,16 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from journal.errors import DeadlineError, MessageTooLargeError
 
 _WAIT_S = 0.01
-"""Between two looks. A copy tells nobody what it has got: a worker's checkpoint brings it, by way of a replica that
-reads on by itself, and the few bodies that are waited for are those of large messages committed just now."""
+"""Time between two looks at the local copy, which tells nobody what it has received.
+
+Few bodies are waited for: those of large messages that were committed just now."""
 
 
 class Chunks:
     """Cuts a body that comes in pieces of any size into chunks."""
 
     def __init__(self, put: Callable[[bytes], int], *, chunk_bytes: int, bytes_max: int) -> None:
-        """`put` keeps a chunk and gives its id, or raises with nothing kept."""
+        """`put` keeps a chunk and returns its id, or raises with nothing kept."""
         self.ids: list[int] = []
         self.bytes = 0
         self._put = put
@@ -40,7 +41,7 @@ class Chunks:
         self._gathered += piece
 
     def has_chunk(self, *, end: bool = False) -> bool:
-        """Whether a chunk is whole, with more behind it; at the `end` the rest is one."""
+        """Whether a whole chunk is there, with more behind it; at the `end` the rest is a chunk."""
         return len(self._gathered) > self._chunk_bytes or (end and bool(self._gathered))
 
     def put_chunk(self) -> None:
@@ -49,12 +50,12 @@ class Chunks:
         del self._gathered[: self._chunk_bytes]
 
     def rest(self) -> bytes:
-        """What no chunk has."""
+        """The bytes that no chunk has taken yet."""
         return bytes(self._gathered)
 
 
 class BodyStream:
-    """A message's body, chunk by chunk: to be iterated, in a thread or in an event loop, once.
+    """The body of a message, chunk by chunk. Iterate it once, in a thread or in an event loop.
 
     Raises MessageMissingError if the message goes meanwhile, DeadlineError if the local copy does not get a chunk.
     """
@@ -62,7 +63,7 @@ class BodyStream:
     def __init__(
         self, message_id: int, pieces: Sequence[int], read: Callable[[int], bytes | None], timeout_s: float
     ) -> None:
-        """`read` gives a piece, or None while it cannot be read yet; it raises MessageMissingError."""
+        """`read` returns a piece, or None while it cannot be read yet; it raises MessageMissingError."""
         self._message_id = message_id
         self._pieces = pieces
         self._read = read

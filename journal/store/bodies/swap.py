@@ -1,4 +1,4 @@
-"""Bodies of what is not durable: in memory, and beyond its bound on this machine's disk until the store closes.
+"""Bodies of messages that are not durable: in memory, and beyond a bound on this machine's disk until the store closes.
 
 A queue's swapped bodies are in files of its own, one after the other; a file whose last body went is removed, and so is
 everything at close. What a killed process left, the next one that takes its place removes. Nothing here survives: what
@@ -55,7 +55,7 @@ class Swap:
         self._places: dict[int, _Place] = {}
         self._files = 0
         self._stuck: list[tuple[int, _File]] = []
-        """Files, and their queues, that are not needed and could not be removed."""
+        """(queue, file) of files that are not needed and could not be removed."""
         try:
             shutil.rmtree(self._directory, ignore_errors=True)
             self._directory.mkdir()
@@ -65,11 +65,11 @@ class Swap:
 
     @property
     def disk_bytes(self) -> int:
-        """What the files take on the disk."""
+        """Bytes of the files on the disk."""
         return sum(self._bytes.values())
 
     def put(self, queue: int, body_id: int, body: bytes) -> None:
-        """Raises FullError when the queue's files are at their bound, LocalStorageError."""
+        """Write a body for a queue. Raises FullError when the queue's files are at their bound, LocalStorageError."""
         used = self._bytes.get(queue, 0)
         if self._stuck and used + len(body) > self._queue_bytes_max:
             self._remove_stuck()
@@ -107,7 +107,7 @@ class Swap:
             file.full = True  # nothing is appended to it any more
 
     def get(self, body_id: int) -> bytes | None:
-        """Raises LocalStorageError."""
+        """Read a body; None if there is none of that id. Raises LocalStorageError."""
         place = self._places.get(body_id)
         if place is None:
             return None
@@ -122,7 +122,7 @@ class Swap:
         return body
 
     def drop(self, body_id: int) -> None:
-        """Its body is not needed any more. Never raises for the disk."""
+        """A body is not needed any more. Never raises for the disk."""
         place = self._places.pop(body_id, None)
         if place is None:
             return
@@ -155,14 +155,14 @@ class Swap:
 
 
 class VolatileBodies:
-    """What is not durable, by id: in memory while it fits, then swapped. The store's lock guards it."""
+    """Bodies that are not durable, by id: in memory while they fit, then swapped. The store's lock guards them."""
 
     def __init__(self, memory_bytes_max: int, swap: Swap | None) -> None:
-        """Without a `swap`, memory is all there is."""
+        """Without a `swap`, bodies beyond the bound are refused."""
         self._memory_bytes_max = memory_bytes_max
         self._swap = swap
         self._bodies: dict[int, bytes | None] = {}
-        """None: it is swapped."""
+        """Bodies by id; None for one that is swapped."""
         self.memory_bytes = 0
 
     def __contains__(self, body_id: int) -> bool:
@@ -170,7 +170,7 @@ class VolatileBodies:
 
     @property
     def swapped_bytes(self) -> int:
-        """What swap files take on the disk."""
+        """Bytes of the swap files on the disk."""
         return 0 if self._swap is None else self._swap.disk_bytes
 
     def put(self, queue: int, body_id: int, body: bytes) -> None:
@@ -185,7 +185,7 @@ class VolatileBodies:
         self._bodies[body_id] = None
 
     def get(self, body_id: int) -> bytes | None:
-        """None if there is none of that id. Raises LocalStorageError."""
+        """A body; None if there is none of that id. Raises LocalStorageError."""
         body = self._bodies.get(body_id)
         if body is None and self._swap is not None:
             return self._swap.get(body_id)
