@@ -31,10 +31,11 @@ from journal.append.operations import DeletedRecords, NewRecords
 from journal.config import Settings
 from journal.journal import BlockingJournal
 from journal.load.loading import LoadCounts, LoadedUpdate, NullLoader
+from journal.store.message_records import encode_message
 from journal.store.model import Message, QueueConfig
 from journal.store.pending import Pending, PendingAll
 from journal.store.queues.rocks_index import RocksReferenceIndex
-from journal.store.records import encode_address, encode_message, encode_queue
+from journal.store.records import encode_address, encode_queue
 from journal.store.store import MessageStore
 from journal.v1.store_pb2 import ACKNOWLEDGE, ADDRESS, MESSAGE, QUEUE, ROUTE
 from loaders.queues import QueueLoader

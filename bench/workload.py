@@ -24,8 +24,8 @@ from journal.config import Settings
 from journal.errors import FullError
 from journal.journal import BlockingJournal
 from journal.limits import VIRTUAL_SHARDS, Limits
+from journal.store.message_records import encode_message
 from journal.store.model import Message
-from journal.store.records import encode_message
 from journal.topics.names import wal_topic, writer_id
 from journal.v1.journal_pb2 import ADD, COMMIT, DELETE, MARKER, PREPARE, UPDATE, OperationType
 from journal.wire.ids import make_id

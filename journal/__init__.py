@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from journal.local.journal import LocalJournal as LocalJournal
     from journal.store.chain.chain import MessageStoreChain as MessageStoreChain
     from journal.store.chain.realigning import realign as realign
+    from journal.store.message_records import message_facts as message_facts
     from journal.store.model import Delivery as Delivery
     from journal.store.model import Message as Message
     from journal.store.model import Origin as Origin
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from journal.store.pending import PendingAll as PendingAll
     from journal.store.queues.rocks_index import RocksReferenceIndex as RocksReferenceIndex
     from journal.store.records import decode_queue as decode_queue
-    from journal.store.records import message_facts as message_facts
     from journal.store.settings import StoreSettings as StoreSettings
     from journal.store.store import MessageStore as MessageStore
     from journal.store.transactions import StoreTransaction as StoreTransaction

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from journal.errors import RowError, StoreError
 from journal.load.loading import LoadCounts, LoadedUpdate
+from journal.store.message_records import message_facts
 from journal.store.queues.index import ReferenceIndex
 from journal.store.queues.loaded import LoadedDuplicate, LoadedOutcome, LoadedPrepared, LoadedStore
 from journal.store.queues.loading import LoadedReference, place_of
@@ -24,7 +25,6 @@ from journal.store.records import (
     decode_duplicate,
     decode_queue,
     decode_reference,
-    message_facts,
 )
 from journal.store.settings import QUEUE_REFERENCES_IN_MEMORY_MAX, REFERENCES_IN_MEMORY_MAX
 from journal.v1.journal_pb2 import ADD, UPDATE, Mark, Operation

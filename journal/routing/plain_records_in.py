@@ -16,8 +16,8 @@ from journal.process.kept import Kept
 from journal.routing.headers import KAFKA_FACTS, KAFKA_KEY, KAFKA_OFFSET, KAFKA_PARTITION, KAFKA_TOPIC
 from journal.routing.outcomes import Header
 from journal.store.incoming import PlainRun
+from journal.store.message_records import body_head, message_end, message_start, property_entry
 from journal.store.model import PRIORITY_DEFAULT, Value
-from journal.store.records import body_head, message_end, message_start, property_entry
 from journal.wire.operations import varint
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from journal.routing.parts import SourceConfig
 from journal.routing.record_in import policy_of
 from journal.routing.templates import text_of
 from journal.routing.view import value_of
+from journal.store.message_records import encode_message
 from journal.store.model import Message, ReferenceState
 from journal.store.operations.take_in import Settles
-from journal.store.records import encode_message
 from journal.store.store import MessageStore
 from journal.v1 import store_pb2 as pb
 

@@ -1,6 +1,6 @@
 """What a broker gives to and gets from the message store: queues, messages, and where they stand.
 
-Values only; `journal.store.records` turns them into a journal's bytes and back.
+These are values; `journal.store.records` and `message_records` turn them into a journal's bytes and back.
 """
 
 from __future__ import annotations

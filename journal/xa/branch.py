@@ -22,23 +22,23 @@ from journal.xa.xid import Xid, refusal
 
 
 class Vote(Enum):
-    """What a prepare answers."""
+    """The answer of a prepare."""
 
-    COMMIT = "commit"  # it is in doubt now, and waits for commit or rollback
-    READ_ONLY = "read only"  # nothing was done in it: it has ended
+    COMMIT = "commit"  # the branch is in doubt now, and waits for commit or rollback
+    READ_ONLY = "read only"  # nothing was done in the branch: it has ended
 
 
 class BranchState(Enum):
     """What may be done with a branch next."""
 
     ACTIVE = "active"  # at least one session works in it
-    IDLE = "idle"  # nobody does: all have ended or suspended
+    IDLE = "idle"  # no session works in it: all have ended or suspended
     DOOMED = "doomed"  # failed or timed out: it can only be rolled back
     PREPARING = "preparing"  # its prepare is not known to be durable yet
     PREPARED = "prepared"  # in doubt
     COMMITTING = "committing"  # its commit is not known to be durable yet
     ROLLING_BACK = "rolling back"
-    ENDED = "ended"  # settled, and no more known
+    ENDED = "ended"  # settled, and no longer known
 
 
 _S = BranchState
@@ -60,64 +60,64 @@ def valid_transition(now: BranchState, then: BranchState) -> bool:
 
 @dataclass(slots=True)
 class Branch:
-    """One branch; its resource's lock guards it."""
+    """One branch. The lock of its resource guards it."""
 
     xid: Xid
     state: BranchState = BranchState.ACTIVE
     tx: int = 0
-    """The transaction in the store; 0 until somebody asks for it."""
+    """The number of the transaction in the store; 0 until a session asks for it."""
     deadline_ms: float = math.inf
-    """When it times out, unless it is prepared before: by a clock that is never set."""
+    """When the branch times out, unless it is prepared before; by a clock that is never set."""
     since_ms: float = 0.0
-    """When it was prepared, as far as this process knows."""
+    """When the branch was prepared, as far as this process knows."""
     not_durable: NotDurable = NOTHING
-    """What of it, prepared by this process, a crash would take."""
+    """What a crash would lose of the branch, if this process has prepared it."""
     working: set[Hashable] = field(default_factory=set)
     """Sessions that work in it (X/Open: active associations)."""
     suspended: set[Hashable] = field(default_factory=set)
     """Sessions that have suspended their work in it."""
     doomed_as: XaCode = XaCode.RBROLLBACK
     debts: int = 0
-    """How often it was doomed or, doomed, left by a session: what it holds then is to be given back."""
+    """How often the branch was doomed, or left by a session while doomed: each time a rollback is owed for its work."""
     paid: int = 0
-    """How many of these debts a rollback has come behind."""
+    """How many of the owed rollbacks have been made."""
     prepared: bool = False
-    """Its prepare is durable: a load would find it in doubt, until what settles it is durable, too."""
+    """Whether the prepare is durable: a load would find it in doubt, until what settles it is durable too."""
     pending: Waitable | None = None
-    """Of the prepare, commit or rollback under way, once it was accepted."""
+    """The completion of the prepare, commit or rollback under way, once it was accepted."""
     rows: Sequence[KeptOutcome] = ()
-    """What the commit under way will have kept."""
+    """The outcome that the commit under way keeps."""
 
     def become(self, state: BranchState) -> None:
-        """The only place that changes the state. Raises XidError for a transition that the table does not have."""
+        """Change the state; nothing else does. Raises XidError for a transition that the table does not have."""
         if not valid_transition(self.state, state):
             raise refusal(XaCode.PROTO, self.xid, f"is {self.state.value}: it cannot become {state.value}")
         self.state = state
 
     def doom(self, code: XaCode) -> None:
-        """It can only be rolled back from now on; `code` says so to whoever asks for more."""
+        """From now on the branch can only be rolled back; `code` is what other calls are told."""
         self.become(BranchState.DOOMED)
         self.doomed_as = code
         self.debts += 1
 
     @property
     def owes_rollback(self) -> bool:
-        """Whether it is doomed, and may hold what it has not given back yet."""
+        """Whether the branch is doomed, and may hold something that is not given back yet."""
         return self.paid < self.debts
 
     def expires(self, now_ms: float) -> bool:
-        """Whether its time is over; a branch that is prepared, or about to be, has all the time."""
+        """Whether the branch has timed out. One that is prepared, or about to be, does not time out."""
         return self.deadline_ms <= now_ms and self.state in (BranchState.ACTIVE, BranchState.IDLE)
 
     def require_willing(self) -> None:
-        """Raises XidError with a rollback code if it is doomed."""
+        """Raises XidError with a rollback code if the branch is doomed."""
         if self.state is BranchState.DOOMED:
             raise refusal(self.doomed_as, self.xid, "can only be rolled back")
 
     # ---- sessions --------------------------------------------------------------------------------------------------
 
     def join(self, session: Hashable) -> None:
-        """One session more works in it. Raises XidError: PROTO for one that works in it or has suspended its work."""
+        """One more session works in the branch. Raises XidError (PROTO) if it works or has suspended its work there."""
         self.require_willing()
         if session in self.working:
             raise refusal(XaCode.PROTO, self.xid, "has this session at work already")
@@ -128,7 +128,7 @@ class Branch:
         self.working.add(session)
 
     def end(self, session: Hashable) -> None:
-        """A session that works in it, or has suspended its work, is done. Raises XidError (PROTO) for any other.
+        """A session that works in it, or has suspended its work, is done. Raises XidError (PROTO) for all others.
 
         A doomed branch gives back once more what was done until then: a journal begins its transaction anew.
         """
@@ -140,7 +140,7 @@ class Branch:
             self.debts += 1
 
     def suspend(self, session: Hashable) -> None:
-        """A session leaves its work, to resume it. Raises XidError: PROTO for one that does not work in it; a rollback
+        """A session suspends its work. Raises XidError: PROTO for one that does not work in the branch; a rollback
         code if the branch is doomed: then the session has ended its work, and has nothing to resume.
         """
         if self.state is BranchState.DOOMED and session in self.working:
@@ -150,7 +150,7 @@ class Branch:
         self.suspended.add(session)
 
     def resume(self, session: Hashable) -> None:
-        """A session works in it again. Raises XidError: PROTO for one that has not suspended its work."""
+        """A session goes on with its work. Raises XidError (PROTO) for one that has not suspended it."""
         if session not in self.suspended:
             raise refusal(XaCode.PROTO, self.xid, "was not suspended by this session")
         self.require_willing()
@@ -165,7 +165,7 @@ class Branch:
             self.become(BranchState.IDLE)
 
     def require_left(self) -> None:
-        """Raises XidError while a session works in it or has suspended its work."""
+        """Raises XidError while a session works in the branch or has suspended its work."""
         if self.working or self.suspended:
             raise refusal(
                 XaCode.PROTO,

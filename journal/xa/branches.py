@@ -19,11 +19,11 @@ class InDoubt(NamedTuple):
     xid: Xid
     tx: int
     since_ms: float
-    """When it was prepared; when it was loaded, if its prepare does not say."""
+    """When it was prepared, or loaded if its prepare does not say."""
 
 
 class Branches:
-    """Not thread-safe: its resource's lock guards it.
+    """The branches of a resource, by xid. Not thread-safe: the lock of the resource guards it.
 
     A branch whose prepare, commit or rollback was accepted is told that this is durable when it is next looked at,
     whoever waited for it and gave up; and one whose time is over is doomed then.
@@ -46,7 +46,7 @@ class Branches:
                 self._by_xid[xid] = Branch(xid, BranchState.PREPARED, row.tx, since_ms=since_ms, prepared=True)
 
     def begin(self, xid: Xid, session: Hashable, timeout_ms: float) -> None:
-        """A new branch, in which `session` works. Raises XidError (DUPID) for an xid in use, FullError over the bound.
+        """Add a branch, in which `session` works. Raises XidError (DUPID) for an xid in use, FullError over the bound.
 
         At the bound, doomed branches that hold nothing any more make room: nobody may ever ask for them again.
         """
@@ -69,7 +69,7 @@ class Branches:
         return self._by_xid.get(xid)
 
     def require(self, xid: Xid) -> Branch:
-        """Raises XidError (NOTA)."""
+        """A branch. Raises XidError (NOTA) if there is none of that xid."""
         branch = self.look(xid)
         if branch is None:
             raise refusal(XaCode.NOTA, xid, "is not known")
@@ -81,26 +81,26 @@ class Branches:
         return list(self._by_xid.values())
 
     def in_doubt(self) -> list[InDoubt]:
-        """The oldest first."""
+        """Prepared branches, the oldest first."""
         prepared = [branch for branch in self.all() if branch.state is BranchState.PREPARED]
         found = [InDoubt(branch.xid, branch.tx, branch.since_ms) for branch in prepared]
         return sorted(found, key=lambda line: (line.since_ms, line.tx))
 
     def recoverable(self) -> list[Xid]:
-        """Those that a load would find in doubt: also while their commit or rollback is on its way."""
+        """Branches that a load would find in doubt: also while their commit or rollback is on its way."""
         return [branch.xid for branch in self.all() if branch.prepared]
 
     def owing(self) -> list[Branch]:
-        """Those that are doomed, and hold what they have not given back."""
+        """Branches that are doomed and hold something that is not given back."""
         return [branch for branch in self.all() if branch.state is BranchState.DOOMED and branch.owes_rollback]
 
     def under_way(self, xid: Xid, state: BranchState) -> Waitable | None:
-        """What was accepted of a branch and is not known to be durable, if its state is that."""
+        """The completion of a branch's prepare or settlement that is not known to be durable; None if there is none."""
         branch = self.look(xid)
         return branch.pending if branch is not None and branch.state is state else None
 
     def catch_up(self, branch: Branch) -> None:
-        """Take what has become durable, and a time-out that has passed, into the state."""
+        """Bring the state of a branch up to date with what has become durable, and with a time-out that has passed."""
         if branch.expires(self._elapsed_ms()):
             branch.doom(XaCode.RBTIMEOUT)
         pending = branch.pending
@@ -116,6 +116,6 @@ class Branches:
         self.end(branch)
 
     def end(self, branch: Branch) -> None:
-        """It is settled."""
+        """Forget a branch, as it is settled."""
         branch.become(BranchState.ENDED)
         del self._by_xid[branch.xid]

@@ -6,10 +6,10 @@ from enum import IntEnum
 
 
 class XaCode(IntEnum):
-    """Below 0: the call was wrong, nothing was changed. Above: what became of the branch instead."""
+    """X/Open's codes. Below 0: the call was wrong and changed nothing. Above 0: what became of the branch."""
 
-    RBROLLBACK = 100  # it can only be rolled back
-    RBTIMEOUT = 106  # the same, because it took too long
+    RBROLLBACK = 100  # the branch can only be rolled back
+    RBTIMEOUT = 106  # it can only be rolled back, because it took too long
     HEURCOM = 7  # it was committed by hand or by policy
     HEURRB = 6  # it was rolled back by hand or by policy
     NOTA = -4  # no such xid
@@ -19,4 +19,4 @@ class XaCode(IntEnum):
 
 
 ROLLBACKS = frozenset({XaCode.RBROLLBACK, XaCode.RBTIMEOUT})
-"""As the answer of a prepare or a commit: the branch has been rolled back and is gone, so that nobody calls again."""
+"""Codes that answer a prepare or a commit if the branch has been rolled back and is gone: do not call again."""

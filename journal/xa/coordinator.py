@@ -35,28 +35,28 @@ from journal.xa.xid import Xid, make_xid, text
 log = logging.getLogger(__name__)
 
 FORMAT_ID = 0x6B6A3031
-"""Of the xids made here: "kj01"."""
+"""The format id of the xids that are made here: "kj01"."""
 
 _NAME = re.compile(r"[a-z0-9-]{1,32}")
 _INSTANCE = re.compile(r"[0-9a-f]{16}")
 STORE = b"store"
-"""The store's bqual."""
+"""The bqual of the store's branches."""
 
 
 @dataclass(slots=True)
 class Recovery:
-    """What a recovery did."""
+    """The result of a recovery."""
 
     committed: list[Xid] = field(default_factory=list)
     rolled_back: list[Xid] = field(default_factory=list)
     forgotten: list[Xid] = field(default_factory=list)
-    """Outcomes that had been confirmed, or were now, or that nobody has to hear of any more."""
+    """Outcomes that are confirmed, or that no participant must hear of any more."""
     unreachable: list[str] = field(default_factory=list)
-    """Participants that could not be asked, or not told of all their branches: call again later."""
+    """Participants that could not be asked, or could not be told about all their branches: call again later."""
 
 
 class Coordinator:
-    """Thread-safe; the transactions that it begins are each used by one thread."""
+    """Coordinates distributed transactions. Thread-safe; each transaction that it begins is used by one thread."""
 
     def __init__(self, resource: XaResource, name: str, participants: Sequence[Participant], *, instance: str) -> None:
         """`name` (a-z, 0-9, hyphen; at most 32) is this journal's among those that share a participant, and for ever.
@@ -136,11 +136,11 @@ class Coordinator:
         done = Recovery()
         with self._recovering:
             for line in self._resource.in_doubt():
-                # one whose rollback was decided by hand is the resource's to finish
+                # the resource finishes a rollback that was decided by hand
                 left = self._is_left(line.xid) and self._resource.outcome(line.xid) is None
                 if left and line.xid.bqual == STORE:
                     self._roll_back(line.xid, done)
-            # as of before any participant lists its branches, as those that are owed
+            # read before any participant lists its branches, as the owed outcomes are
             by_hand = [kept for kept in self._resource.outcomes() if self._is_stores_own(kept)]
             untold: set[bytes] = set()
             all_asked = True
@@ -160,7 +160,7 @@ class Coordinator:
         return done
 
     def _roll_back(self, xid: Xid, done: Recovery) -> None:
-        """A store's branch that nobody will decide; unless somebody else has settled it just now."""
+        """Roll back a branch of the store that nobody will decide, unless it was settled just now."""
         try:
             self._resource.tpc_rollback(xid)
         except XidError as error:
@@ -169,8 +169,11 @@ class Coordinator:
             done.rolled_back.append(xid)
 
     def _recover_participant(self, participant: Participant, done: Recovery) -> set[Xid]:
-        """Its branches that will not be told. Raises _ParticipantError if it cannot be asked or told any more now."""
-        # what is kept before the branches are listed: an outcome without a branch has then been confirmed
+        """Settle a participant's branches. Returns those that cannot be told now.
+
+        Raises _ParticipantError if the participant cannot be asked or told any more.
+        """
+        # read before the branches are listed: an outcome without a branch has then been confirmed
         owed = [kept for kept in self._resource.outcomes() if self._is_owed(kept, participant)]
         with _asking(participant):
             connection = participant.connect()
@@ -229,7 +232,7 @@ class Coordinator:
         return True
 
     def _branches_of(self, participant: Participant, connection: TwoPhaseConnection) -> dict[Xid, Any]:
-        """A participant's branches in doubt that a coordinator made: as an xid, and as the connection has them."""
+        """Branches in doubt of a participant that a coordinator made: the xid, and what the connection calls it."""
         found = {}
         for own in connection.tpc_recover():
             if own[0] != FORMAT_ID:
@@ -237,13 +240,13 @@ class Coordinator:
             try:
                 xid = make_xid(own[0], own[1], own[2])
             except XidError:
-                continue  # nobody here made it
+                continue  # no coordinator made it
             if xid.bqual == participant.name.encode():
                 found[xid] = own
         return found
 
     def _is_left(self, xid: Xid) -> bool:
-        """Whether it is of this journal's transactions, and nobody works at it."""
+        """Whether an xid is of a transaction of this journal that is not at work."""
         with self._lock:
             at_work = xid.gtrid in self._at_work
         return xid.format_id == FORMAT_ID and xid.gtrid.startswith(self._prefix) and not at_work
@@ -252,12 +255,12 @@ class Coordinator:
         return kept.decision == COMMITTED and kept.xid.bqual == participant.name.encode() and self._is_left(kept.xid)
 
     def _is_stores_own(self, kept: KeptOutcome) -> bool:
-        """Whether it is of a store's branch that was settled without its coordinator, and that is over."""
+        """Whether the store's branch of an xid was settled without its coordinator, and the transaction is over."""
         settled = kept.decision in HEURISTIC and kept.xid.bqual == STORE and self._is_left(kept.xid)
         return settled and self._resource.state_of(kept.xid) is None
 
     def _fate(self, xid: Xid) -> Outcome.Decision.ValueType | None:
-        """The outcome for a branch: its own, or the store's if that was settled by hand."""
+        """The outcome for a branch: its own, or that of the store's branch if that was settled by hand."""
         for of in (xid, _stores(xid)):
             kept = self._resource.outcome(of)
             if kept is not None:
@@ -266,12 +269,12 @@ class Coordinator:
 
 
 class _ParticipantError(Exception):
-    """What a participant raised, apart from the journal's own errors, which may be of the same types."""
+    """An error of a participant, kept apart from the journal's own errors, which may have the same type."""
 
 
 @contextmanager
 def _asking(participant: Participant) -> Iterator[None]:
-    """For a participant's calls, and nothing else. Raises _ParticipantError."""
+    """A context for calls of a participant alone. Raises _ParticipantError."""
     try:
         yield
     except participant.errors as error:
@@ -279,7 +282,7 @@ def _asking(participant: Participant) -> Iterator[None]:
 
 
 def _tell(connection: TwoPhaseConnection, own: Any, *, commit: bool) -> None:
-    """Settle a branch; one that was settled by hand as was decided need not be remembered there any more."""
+    """Settle a branch. If it was settled by hand as was decided, the participant need not remember that any more."""
     try:
         (connection.tpc_commit if commit else connection.tpc_rollback)(own)
     except XidError as error:
@@ -290,7 +293,10 @@ def _tell(connection: TwoPhaseConnection, own: Any, *, commit: bool) -> None:
 
 
 def _concerns_all(error: Exception) -> bool:
-    """Whether a store did not refuse a branch, but is slow, full or gone. Of a database's errors nobody here knows."""
+    """Whether an error says that a store is slow, full or gone, and not that it refused the branch.
+
+    The errors of databases are not known here.
+    """
     return isinstance(error, JournalError) and (isinstance(error, StateError) or not isinstance(error, CallerError))
 
 
@@ -302,5 +308,5 @@ def _close(participant: Participant, connection: TwoPhaseConnection) -> None:
 
 
 def _stores(xid: Xid) -> Xid:
-    """The store's branch of the same transaction."""
+    """The xid of the store's branch of the same transaction."""
     return xid._replace(bqual=STORE)

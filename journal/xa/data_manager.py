@@ -28,14 +28,14 @@ from journal.xa.xid import AnyXid, Xid, as_xid, text
 log = logging.getLogger(__name__)
 
 _FIRST = "\0"
-"""Begins the store's sort key: before whatever other data managers call themselves."""
+"""The beginning of the store's sort key, which comes before the names of all other data managers."""
 
 
 class Decision(Enum):
-    """Of a distributed transaction."""
+    """The state of a distributed transaction."""
 
     OPEN = "open"  # nothing is decided: work, or preparing
-    DECIDING = "deciding"  # the journal's commit was sent; after an error nobody here knows
+    DECIDING = "deciding"  # the journal's commit was sent; after an error its outcome is unknown
     COMMITTED = "committed"
     ROLLED_BACK = "rolled back"
 
@@ -53,10 +53,10 @@ def valid_transition(now: Decision, then: Decision) -> bool:
 
 
 class StoreDataManager:
-    """The store's part, and the state of the whole. Made by `Coordinator.join`; used by one thread."""
+    """The store's part in a transaction, and the state of the whole. Made by `Coordinator.join`; used by one thread."""
 
     def __init__(self, resource: XaResource, xid: AnyXid, manager: Any, ended: Callable[[Xid], None]) -> None:
-        """Works in the branch `xid`, just begun. `ended` is called once nothing of the transaction is at work."""
+        """`xid` is the branch, just begun. `ended` is called once nothing of the transaction is at work."""
         self.transaction_manager = manager
         self.xid = as_xid(xid)
         self._resource = resource
@@ -66,7 +66,7 @@ class StoreDataManager:
         self._enlisting = True
         self._at_work: set[Xid] = {self.xid}
         self.tx = resource.tx(self.xid)
-        """The store's transaction: for the operations that belong to it."""
+        """The number of the store's transaction, for the operations that belong to it."""
 
     @property
     def decision(self) -> Decision:
@@ -83,17 +83,17 @@ class StoreDataManager:
         return other
 
     def drop(self, other: BranchDataManager) -> None:
-        """Nothing was done in a branch, which has ended with its vote: the decision is none of its."""
+        """Nothing was done in a branch: it has ended with its vote, and needs no decision."""
         self._others.remove(other)
 
     def left(self, xid: Xid) -> None:
-        """A branch is done with, here."""
+        """A branch is finished, as far as this transaction is concerned."""
         self._at_work.discard(xid)
         if not self._at_work:
             self._ended(self.xid)
 
     def confirmed(self, xid: Xid) -> None:
-        """A branch has committed: its outcome need not be kept. If that cannot be said now, recovery will."""
+        """A branch has committed: its outcome need not be kept. If this fails, recovery does it."""
         try:
             self._resource.forget(xid, wait=False)
         except JournalError as error:
@@ -112,7 +112,7 @@ class StoreDataManager:
         self._resource.end(self.xid)
 
     def tpc_vote(self, transaction: object) -> None:
-        """First phase. Without other branches there is nothing to decide for a store in which nothing was done."""
+        """First phase. Without other branches, and with nothing done in the store, there is nothing to decide."""
         try:
             vote = self._resource.tpc_prepare(self.xid, deciding=bool(self._others))
         except XidError as error:
@@ -157,23 +157,23 @@ class StoreDataManager:
     abort = tpc_abort
 
     def _fail(self) -> None:
-        """The branch owes a rollback, if it is not prepared: a refused one is made up for (`XaResource.expire`)."""
+        """Doom the branch if it is not prepared: `XaResource.expire` makes up for a rollback that was refused."""
         state = self._resource.state_of(self.xid)
-        with suppress(XidError):  # its time is over just now: it owes one already
+        with suppress(XidError):  # it has timed out just now, and is doomed already
             if state is BranchState.IDLE:
                 self._resource.join(self.xid)
             if state in (BranchState.IDLE, BranchState.ACTIVE):
                 self._resource.end(self.xid, failed=True)
 
     def _become(self, decision: Decision) -> None:
-        """The only place that changes it."""
+        """Change the state; nothing else does."""
         if not valid_transition(self._decision, decision):
             raise StateError(f"a transaction that is {self._decision.value} cannot become {decision.value}")
         self._decision = decision
 
 
 class BranchDataManager:
-    """Another resource's part. Made by `Coordinator.enlist`."""
+    """Another resource's part in a transaction. Made by `Coordinator.enlist`."""
 
     def __init__(
         self, store: StoreDataManager, participant: Participant, connection: TwoPhaseConnection, xid: Xid
@@ -186,23 +186,23 @@ class BranchDataManager:
         self._over = False
 
     def sortKey(self) -> str:
-        """Behind the store's."""
+        """A sort key behind the store's."""
         return f"kafka-journal:{text(self.xid)}"
 
     def tpc_begin(self, transaction: object) -> None:
-        """Its branch was begun when it was enlisted."""
+        """Nothing to do: the branch was begun when it was enlisted."""
 
     def commit(self, transaction: object) -> None:
         """The work is done."""
 
     def tpc_vote(self, transaction: object) -> None:
-        """First phase. An error is the participant's, and a no."""
+        """First phase. An error of the participant is a vote against the commit."""
         if self.connection.tpc_prepare() is Vote.READ_ONLY:
             self._store.drop(self)
             self._leave()
 
     def tpc_finish(self, transaction: object) -> None:
-        """Second phase. It is decided, so that an error here is no failure: recovery will finish it."""
+        """Second phase. The commit is decided: after an error recovery finishes it."""
         if self._over:
             return
         try:
@@ -214,7 +214,7 @@ class BranchDataManager:
         self._leave()
 
     def tpc_abort(self, transaction: object) -> None:
-        """Roll back, unless it is decided otherwise, or may be."""
+        """Roll back, unless the commit is decided or may be."""
         if self._over:
             return
         if self._store.decision in (Decision.OPEN, Decision.ROLLED_BACK):

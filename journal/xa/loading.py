@@ -27,14 +27,14 @@ class OutcomeFound(NamedTuple):
 
 @dataclass(slots=True)
 class XaRows:
-    """What was found."""
+    """What a load found."""
 
     prepared: list[PreparedFound] = field(default_factory=list)
     outcomes: list[OutcomeFound] = field(default_factory=list)
 
 
 class XaLoader:
-    """A loader that collects for XA and passes everything on. `loaded` is whole once the activation has returned."""
+    """A loader that collects what XA needs and passes everything on. `loaded` is complete after the activation."""
 
     def __init__(self, inner: Loader | None = None) -> None:
         self.loaded = XaRows()

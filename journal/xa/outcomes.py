@@ -41,12 +41,12 @@ class KeptOutcome(NamedTuple):
         return message.SerializeToString()
 
     def added(self) -> PlainOperation:
-        """The operation that adds its record."""
+        """The operation that adds the record."""
         return ADD, self.record_id, OUTCOME, self.encoded(), False, 0
 
 
 def decode_outcome(record_id: int, data: bytes) -> KeptOutcome:
-    """Raises RowError for a record that is no outcome."""
+    """Decode a record. Raises RowError for one that is no outcome."""
     try:
         message = Outcome.FromString(data)
         xid = xid_of(message.xid)
@@ -58,7 +58,7 @@ def decode_outcome(record_id: int, data: bytes) -> KeptOutcome:
 
 
 class Outcomes:
-    """The outcomes that are kept, by xid. Its resource's lock guards it."""
+    """The outcomes that are kept, by xid. The lock of the resource guards it."""
 
     def __init__(self, records: OutcomeRecords, loaded: LoadedRows) -> None:
         self._records = records
@@ -70,7 +70,7 @@ class Outcomes:
         return self._kept.get(xid)
 
     def require_none_heuristic(self, xid: Xid) -> None:
-        """Raises XidError (HEURCOM, HEURRB)."""
+        """Raises XidError (HEURCOM, HEURRB) if an outcome is kept for the xid."""
         kept = self._kept.get(xid)
         if kept is not None and kept.decision in HEURISTIC:
             committed = kept.decision == HEURISTIC_COMMIT
@@ -83,14 +83,14 @@ class Outcomes:
     def made(
         self, xid: Xid, decision: Outcome.Decision.ValueType, now_ms: float, *, virtual_shard: int = 0
     ) -> KeptOutcome:
-        """One that is not kept yet, with an id for its record."""
+        """Make an outcome that is not kept yet, with an id for its record."""
         record_id = self._records.new_id(virtual_shard % VIRTUAL_SHARDS)
         return KeptOutcome(record_id, xid, decision, int(now_ms))
 
     def keep(self, outcome: KeptOutcome) -> None:
-        """Its record is in the journal."""
+        """The record of an outcome is in the journal: keep it."""
         self._kept[outcome.xid] = outcome
 
     def drop(self, outcome: KeptOutcome) -> None:
-        """Its record is on its way out."""
+        """The record of an outcome is being deleted: forget it."""
         self._kept.pop(outcome.xid, None)

@@ -30,8 +30,7 @@ class OnInDoubt(Enum):
 
 @dataclass(frozen=True, slots=True)
 class InDoubtPolicy:
-    """`age_ms` counts from the prepare, by the clock of the node that made it; where a prepare does not say when it
-    was, from the load."""
+    """`age_ms` counts from the prepare, by the clock of its node; from the load if the prepare has no time."""
 
     action: OnInDoubt = OnInDoubt.KEEP
     age_ms: float = 0.0
@@ -43,7 +42,7 @@ class InDoubtPolicy:
             raise ConfigError(f"on_in_doubt: {self.action.value} needs an age: a coordinator must have had its time")
 
     def apply(self, resource: XaResource, now_ms: float) -> list[int]:
-        """Settle what is old enough; the transactions that were settled. Call it now and then.
+        """Settle what is old enough, and return the transactions that were settled. Call it now and then.
 
         What somebody else settles meanwhile is left to them, and what the journal refuses of one transaction stops no
         other. Raises ClosedError and StateError, and what the journal fails with.
@@ -70,7 +69,7 @@ class InDoubtPolicy:
 
 
 def _settled(tx: int, settle: Callable[[], None]) -> bool:
-    """Whether `settle` did so; False: that transaction stays as it is."""
+    """Call `settle`. False if the transaction stays as it is."""
     try:
         settle()
     except (XidError, TransactionUnknownError) as error:

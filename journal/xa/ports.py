@@ -10,7 +10,7 @@ from journal.errors import JournalError
 from journal.store.transactions import NotDurable
 
 ClockMs = Callable[[], float]
-"""Milliseconds since 1970."""
+"""A clock that gives milliseconds since 1970."""
 
 
 class Waitable(Protocol):
@@ -28,14 +28,14 @@ class Waitable(Protocol):
 
 @runtime_checkable
 class SaysNotDurable(Protocol):
-    """A prepare of what may hold more than is durable: a store's; a journal holds nothing else."""
+    """An accepted prepare of a store, whose transaction may hold what is not durable; a journal's does not."""
 
     @property
     def not_durable(self) -> NotDurable: ...
 
 
 class Transactions(Protocol):
-    """Where branches live: a message store, or a journal itself. Thread-safe."""
+    """The transactions of branches: those of a message store, or of a journal itself. Thread-safe."""
 
     def begin(self) -> int: ...
 
@@ -51,7 +51,7 @@ class Transactions(Protocol):
 
 
 class OutcomeRecords(Protocol):
-    """Where outcomes are kept: the journal under the store. Thread-safe."""
+    """The journal under the store, which keeps outcomes. Thread-safe."""
 
     def new_id(self, virtual_shard: int = 0) -> int: ...
 
@@ -83,7 +83,7 @@ class OutcomeRow(Protocol):
 
 
 class LoadedRows(Protocol):
-    """What a load of the journal tells XA: `LoadedStore` and `XaLoader.loaded` are such."""
+    """What a load of the journal tells XA. `LoadedStore` and `XaLoader.loaded` have it."""
 
     @property
     def prepared(self) -> Sequence[PreparedRow]: ...
@@ -113,10 +113,10 @@ class TwoPhaseConnection(Protocol):
 
 @runtime_checkable
 class RemembersHeuristic(Protocol):
-    """A connection to what remembers that a branch was settled without its coordinator: a `Session`."""
+    """A connection to a participant that remembers branches settled without their coordinator: a `Session`."""
 
     def forget(self, xid: Any) -> Any:
-        """The coordinator has heard."""
+        """The coordinator has heard the outcome, which need not be remembered."""
 
 
 class Participant(Protocol):
@@ -124,11 +124,11 @@ class Participant(Protocol):
 
     @property
     def name(self) -> str:
-        """Its branches' bqual: 1 to 64 ASCII characters, another for every participant, and never changed."""
+        """The bqual of its branches: 1 to 64 ASCII characters, different for every participant, and never changed."""
 
     @property
     def errors(self) -> tuple[type[Exception], ...]:
-        """What its connections raise."""
+        """The errors that its connections raise."""
 
     def connect(self) -> TwoPhaseConnection:
-        """A connection of its own for one transaction, or for recovery; it is closed when that ends."""
+        """A new connection for one transaction, or for recovery. It is closed when that ends."""

@@ -5,10 +5,10 @@
     resource = XaResource(store, journal, loader.loaded, clock_ms=wall_ms)
     resource.start()
 
-A call that returns is durable. A refusal (XidError, or what the store refuses) changes nothing. An xid is an `Xid` or a
-plain tuple of its parts, and is checked before anything else (XidError, INVAL). A commit or rollback
-that is called again after a deadline waits on; one that became durable meanwhile is NOTA. After an error of the journal
-itself (fenced, outcome unknown) the branch stays as it may be, and the next load tells.
+What a call did is durable when it returns. A refusal (XidError, or what the store refuses) changes nothing. An xid is
+an `Xid` or a plain tuple of its parts, and is checked before anything else (XidError, INVAL). A commit or rollback that
+is called again after a deadline waits on; if it became durable meanwhile, the answer is NOTA. After an error of the
+journal itself (fenced, outcome unknown) the branch keeps its last state, and the next load tells what became of it.
 """
 
 from __future__ import annotations
@@ -46,15 +46,14 @@ log = logging.getLogger(__name__)
 BRANCHES_MAX = 100_000
 WAIT_S = 60.0
 WARNINGS_MAX = 20
-"""Transactions in doubt that a warning names one by one."""
+"""The most transactions in doubt that a warning names one by one."""
 
 
 class XaResource:
     """Branches in one store. Thread-safe; blocks until what it did is durable, and holds no lock meanwhile.
 
-    A `session` is whoever works in branches: X/Open's thread of control. Each has its own associations: one ends,
-    suspends and resumes none but its own. Calls that name no session are of one and the same, for programs that have
-    no more than one.
+    A `session` is what X/Open calls a thread of control: it works in branches, and ends, suspends and resumes only its
+    own work. Calls without a session all belong to one session, for programs that need only one.
     """
 
     def __init__(
@@ -82,19 +81,19 @@ class XaResource:
         self._outcomes = Outcomes(records, loaded)
         self._branches = Branches(self._outcomes, loaded, clock_ms, elapsed_ms, branches_max)
         self.unnamed = self._branches.unnamed
-        """Transactions that were prepared without XA, or with another's xid: `settle_unnamed` settles them."""
+        """Transactions prepared without an xid, or with the xid of another one: `settle_unnamed` settles them."""
         self.loaded_ms = clock_ms()
-        """When this was made: the age of what does not say when it was prepared counts from here."""
+        """When this object was made: branches whose prepare has no time count their age from here."""
 
     def start(self) -> None:
-        """Finish what a crash left of heuristic rollbacks, and warn of what is in doubt."""
+        """Finish heuristic rollbacks that a crash interrupted, and warn of what is in doubt."""
         self.finish()
         self.warn()
 
     def finish(self) -> None:
-        """Roll back what a heuristic outcome says was rolled back: a crash came between the two.
+        """Roll back branches in doubt whose heuristic outcome says so: a crash came between the two.
 
-        What the journal refuses of one transaction stops no other.
+        If the journal refuses one rollback, the others go on.
         """
         for line in self.in_doubt():
             if self.outcome(line.xid) is None:
@@ -109,7 +108,7 @@ class XaResource:
                 log.warning("transaction %d, xid %s, is not rolled back: %s", line.tx, text(line.xid), error)
 
     def warn(self) -> None:
-        """Name what is in doubt, in the log."""
+        """Log what is in doubt."""
         found = [f"transaction {line.tx}, xid {text(line.xid)}" for line in self.in_doubt()]
         found += [f"transaction {tx}, prepared without an xid of its own" for tx in self.unnamed]
         for each in found[:WARNINGS_MAX]:
@@ -120,7 +119,7 @@ class XaResource:
     # ---- PEP 249 ---------------------------------------------------------------------------------------------------
 
     def xid(self, format_id: int, gtrid: bytes | str, bqual: bytes | str) -> Xid:
-        """An xid. Raises XidError for parts out of range."""
+        """Make an xid. Raises XidError for parts out of range."""
         return make_xid(format_id, gtrid, bqual)
 
     def tpc_begin(self, xid: AnyXid, *, session: Hashable = None, timeout_ms: float = math.inf) -> None:
@@ -135,9 +134,9 @@ class XaResource:
     def tpc_prepare(self, xid: AnyXid, *, deciding: bool = False) -> Vote:
         """Make the branch wait, through every crash, for commit or rollback; or end it, if nothing was done in it.
 
-        With `deciding` it waits in any case: its commit is to keep the outcomes of other branches (`confirm`).
-        What of it a crash would take all the same, `not_durable` tells. Raises XidError: NOTA, PROTO, or a rollback
-        code: the branch was doomed or its time was over; it is rolled back and gone.
+        With `deciding` it waits in any case, as its commit is to keep the outcomes of other branches (`confirm`).
+        `not_durable` tells what a crash would lose of it nevertheless. Raises XidError: NOTA, PROTO, or a rollback
+        code: the branch was doomed or had timed out; it is rolled back and gone.
         """
         xid = as_xid(xid)
         with self._ending_the_doomed(xid), self._lock:
@@ -156,9 +155,9 @@ class XaResource:
         return Vote.COMMIT
 
     def tpc_commit(self, xid: AnyXid, *, one_phase: bool = False, confirm: Sequence[AnyXid] = ()) -> None:
-        """Commit a prepared branch, or with `one_phase` one that is not.
+        """Commit a prepared branch, or with `one_phase` a branch that is not prepared.
 
-        The same group keeps an outcome for each other branch in `confirm`, until `forget`: so it is the decision.
+        The same group keeps an outcome for each branch in `confirm`, until `forget`. So this commit decides theirs.
         Raises XidError: NOTA, PROTO, a rollback code as `tpc_prepare`, a heuristic one until `forget`.
         """
         xid = as_xid(xid)
@@ -220,13 +219,13 @@ class XaResource:
             return self._tx(branch)
 
     def join(self, xid: AnyXid, *, session: Hashable = None) -> None:
-        """One session more works in the branch. Raises XidError: NOTA, PROTO, a rollback code."""
+        """One more session works in the branch. Raises XidError: NOTA, PROTO, a rollback code."""
         xid = as_xid(xid)
         with self._lock:
             self._branches.require(xid).join(session)
 
     def end(self, xid: AnyXid, *, session: Hashable = None, failed: bool = False) -> None:
-        """A session has done its work, also one that has suspended it; after a failure the branch can only roll back.
+        """A session has done its work, suspended or not. After a failure the branch can only roll back.
 
         Raises XidError: NOTA; PROTO for a session without work in the branch; without `failed`, a rollback code if the
         branch is doomed, and the work has ended all the same.
@@ -241,8 +240,9 @@ class XaResource:
                 branch.doom(XaCode.RBROLLBACK)
 
     def suspend(self, xid: AnyXid, *, session: Hashable = None) -> None:
-        """A session leaves its work, to `resume` it. Raises XidError: NOTA, PROTO; a rollback code if the branch is
-        doomed, and the session's work has ended.
+        """A session suspends its work, until `resume`.
+
+        Raises XidError: NOTA, PROTO; a rollback code if the branch is doomed, and then the session's work has ended.
         """
         xid = as_xid(xid)
         with self._lock:
@@ -255,10 +255,9 @@ class XaResource:
             self._branches.require(xid).resume(session)
 
     def expire(self) -> list[Xid]:
-        """Roll back the work of doomed branches, whose time is over or of which a session has failed, so that they hold
-        nothing; their xids.
+        """Roll back the work of branches that have timed out or failed, so that they hold nothing. Returns their xids.
 
-        Call it often, or have an `InDoubtWatch` do so: such a branch keeps its locks until somebody settles it.
+        Call it often, or have an `InDoubtWatch` do so: until then such a branch keeps its locks.
         """
         with self._lock:
             owing = [(branch, branch.debts) for branch in self._branches.owing()]
@@ -278,7 +277,7 @@ class XaResource:
         return done
 
     def settle(self, xid: AnyXid, *, commit: bool) -> None:
-        """Settle a branch in doubt in place of its coordinator; the outcome is kept until it has heard (`forget`)."""
+        """Settle a branch in doubt in place of its coordinator. The outcome is kept until `forget`."""
         xid = as_xid(xid)
         decision = HEURISTIC_COMMIT if commit else HEURISTIC_ROLLBACK
         with self._lock:
@@ -298,7 +297,7 @@ class XaResource:
         self._carry_out(branch, BranchState.PREPARED, call)
 
     def settle_unnamed(self, tx: int, *, commit: bool) -> None:
-        """Settle one of `unnamed`. Nobody can ask for its outcome, so none is kept. Raises TransactionUnknownError."""
+        """Settle one of `unnamed`. No outcome is kept, as nobody can ask for it. Raises TransactionUnknownError."""
         try:
             pending = self._transactions.commit(tx) if commit else self._transactions.rollback(tx)
             pending.wait(self._wait_s)
@@ -313,7 +312,7 @@ class XaResource:
                 self.unnamed.remove(tx)
 
     def forget(self, xid: AnyXid, *, wait: bool = True) -> None:
-        """Whoever had to hear the outcome of `xid` has. Raises XidError (NOTA) if none is kept."""
+        """Forget the outcome of `xid`: its coordinator has heard it. Raises XidError (NOTA) if none is kept."""
         xid = as_xid(xid)
         with self._lock:
             kept = self._outcomes.get(xid)
@@ -334,21 +333,21 @@ class XaResource:
     # ---- what is known ---------------------------------------------------------------------------------------------
 
     def state_of(self, xid: AnyXid) -> BranchState | None:
-        """None for a branch that there is not, or no more."""
+        """The state of a branch; None if there is none (any more)."""
         xid = as_xid(xid)
         with self._lock:
             branch = self._branches.look(xid)
             return None if branch is None else branch.state
 
     def not_durable(self, xid: AnyXid) -> NotDurable:
-        """What of a prepared branch a crash would take. Nothing of one that a load found: it is gone already."""
+        """What a crash would lose of a prepared branch. Nothing for one that a load found, as it is lost already."""
         xid = as_xid(xid)
         with self._lock:
             branch = self._branches.look(xid)
             return NOTHING if branch is None else branch.not_durable
 
     def xid_of(self, tx: int) -> Xid | None:
-        """Of the branch, whatever its state, whose transaction this is; None for one that is no branch's."""
+        """The xid of the branch whose transaction this is, whatever its state; None if it belongs to no branch."""
         with self._lock:
             return next((branch.xid for branch in self._branches.all() if branch.tx == tx), None)
 
@@ -363,12 +362,12 @@ class XaResource:
             return self._outcomes.get(xid)
 
     def outcomes(self) -> list[KeptOutcome]:
-        """All that are kept."""
+        """All outcomes that are kept."""
         with self._lock:
             return self._outcomes.all()
 
     def prove_active(self) -> None:
-        """Returns only if this node was the journal's active one when called; raises what refuses its appends else."""
+        """Returns only if this node was the journal's active one when called; else raises what refuses its appends."""
         record_id = self._records.new_id()
         proof = [(ADD, record_id, OUTCOME, b"", False, 0), (DELETE, record_id, 0, b"", False, 0)]
         self._records.append_all(proof).wait(self._wait_s)
@@ -376,9 +375,9 @@ class XaResource:
     # ---- inside ----------------------------------------------------------------------------------------------------
 
     def _carry_out(self, branch: Branch, before: BranchState, call: Callable[[], Waitable]) -> None:
-        """Have the store do what the branch's new state says. Refused, it is as before.
+        """Have the store do what the branch's new state says. If the store refuses, the branch is as before.
 
-        A chain of stores may raise OutcomeUnknownError when its first store has done it: then it stays as it may be.
+        A chain of stores may raise OutcomeUnknownError when its first store has done it: then the new state stays.
         """
         try:
             pending = call()
@@ -396,9 +395,9 @@ class XaResource:
             self._branches.catch_up(branch)
 
     def _awaited(self, xid: Xid, state: BranchState) -> bool:
-        """Wait for what was accepted of a branch, and was not durable in time, if its state is that; whether it is.
+        """If the branch is in that state, wait for what was accepted and was not durable in time. True if it was.
 
-        Raises what it ends with, DeadlineError again, and a heuristic code if somebody else has settled the branch.
+        Raises the error of what it waits for, DeadlineError, and a heuristic code if the branch was settled by hand.
         """
         with self._lock:
             pending = self._branches.under_way(xid, state)
@@ -412,7 +411,7 @@ class XaResource:
 
     @contextmanager
     def _ending_the_doomed(self, xid: Xid) -> Iterator[None]:
-        """Whoever hears a rollback code here does not call again (X/Open): the branch has ended before."""
+        """After a rollback code the caller does not call again (X/Open): so the branch is ended before."""
         try:
             yield
         except XidError as error:
@@ -427,7 +426,7 @@ class XaResource:
         return pending
 
     def _decided_rollback(self, tx: int, made: KeptOutcome, *, decided: bool) -> Waitable:
-        """The decision goes first: a crash between the two leaves a rollback that `start` finishes."""
+        """Append the decision before the rollback: after a crash between the two `start` finishes the rollback."""
         if not decided:
             self._records.add(made.record_id, OUTCOME, made.encoded())
             with self._lock:
@@ -435,7 +434,7 @@ class XaResource:
         return self._transactions.rollback(tx)
 
     def _rolled_back(self, tx: int, *, may_be_gone: bool) -> Waitable:
-        """Also what a session did after a time-out, which began the transaction anew."""
+        """Roll back a transaction, with what a session did after a time-out, which began it anew."""
         try:
             return self._transactions.rollback(tx)
         except TransactionUnknownError:
@@ -444,7 +443,7 @@ class XaResource:
             raise
 
     def _did_nothing(self, branch: Branch) -> bool:
-        """Whether a branch that nobody works in is read-only; its transaction, which holds nothing, has ended then."""
+        """Whether a branch without sessions is read-only; then its transaction, which holds nothing, is ended."""
         if not branch.tx:
             return True
         if not self._transactions.is_empty(branch.tx):

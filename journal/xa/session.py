@@ -21,12 +21,12 @@ from journal.xa.xid import AnyXid, Xid, as_xid
 
 
 class SessionState(Enum):
-    """What a session may do."""
+    """The state of a session, which says what it may do."""
 
     FREE = "free"  # it has no branch
-    WORKING = "working"  # it works in one
-    PREPARED = "prepared"  # it has prepared one, or may have; or its commit or rollback is on its way
-    ROLLED_BACK = "rolled back"  # its branch has answered a rollback code and is gone: as free
+    WORKING = "working"  # it works in a branch
+    PREPARED = "prepared"  # it has prepared a branch, or may have; or the commit or rollback is on its way
+    ROLLED_BACK = "rolled back"  # its branch has answered a rollback code and is gone; otherwise as free
 
 
 _NEXT: dict[SessionState, frozenset[SessionState]] = {
@@ -44,7 +44,7 @@ def valid_transition(now: SessionState, then: SessionState) -> bool:
 
 
 class Session:
-    """Used by one thread at a time. It may leave a branch suspended, work in others, and come back to it."""
+    """A session, used by one thread at a time. It may suspend a branch, work in others, and resume it."""
 
     def __init__(self, resource: XaResource) -> None:
         self._resource = resource
@@ -58,12 +58,12 @@ class Session:
 
     @property
     def tx(self) -> int:
-        """The store's transaction of its branch. A branch in which nothing was done is read-only."""
+        """The number of the store's transaction for its branch. A branch in which nothing was done is read-only."""
         return self._resource.tx(self._require(SessionState.WORKING))
 
     @property
     def not_durable(self) -> NotDurable:
-        """What of its prepared branch a crash would take."""
+        """What a crash would lose of its prepared branch."""
         return self._resource.not_durable(self._require(SessionState.PREPARED))
 
     def xid(self, format_id: int, gtrid: bytes | str, bqual: bytes | str) -> Xid:
@@ -80,7 +80,7 @@ class Session:
         self._become(SessionState.WORKING, xid)
 
     def suspend(self) -> Xid:
-        """Leave the branch, to come back to it with `resume`; until then it cannot be prepared.
+        """Suspend the work in the branch until `resume`; until then it cannot be prepared.
 
         Raises XidError with a rollback code if the branch is doomed: the session has left it, and is free.
         """
@@ -101,7 +101,7 @@ class Session:
         self._become(SessionState.WORKING, xid)
 
     def end(self, xid: AnyXid | None = None, *, failed: bool = False) -> None:
-        """Leave the branch to the other sessions and to whoever settles it. With an xid: one that it has suspended.
+        """Leave the branch to other sessions and to its coordinator. With an xid: a branch that it has suspended.
 
         Raises XidError with a rollback code if the branch is doomed: the session has left it, and is free.
         """
@@ -171,20 +171,20 @@ class Session:
         return self._resource.tpc_recover()
 
     def forget(self, xid: AnyXid) -> None:
-        """The heuristic outcome of `xid` has been heard."""
+        """The coordinator has heard the heuristic outcome of `xid`."""
         self._resource.forget(xid)
 
     def close(self) -> None:
-        """Leave: what it works in, or has suspended, can only be rolled back; what it has prepared stays so."""
+        """Close: a branch that it works in, or has suspended, can only be rolled back; a prepared one stays."""
         working = [self._current] if self._state is SessionState.WORKING else []
         for xid in (*working, *self._suspended):
-            with suppress(XidError):  # the branch was doomed, and somebody has rolled it back
+            with suppress(XidError):  # the branch was doomed, and is rolled back already
                 self.end(xid, failed=True)
 
     def _leave(self, xid: Xid) -> None:
-        """A doomed branch waits for nobody, and says so to the call that follows."""
+        """Leave a doomed branch, which tells its code to the next call."""
         if self._resource.state_of(xid) is BranchState.ACTIVE:
-            with suppress(XidError):  # its time is over just now
+            with suppress(XidError):  # the branch has timed out just now
                 self._resource.end(xid, session=self)
 
     def _stay_or_go(self, xid: Xid, error: JournalError) -> None:
@@ -205,13 +205,13 @@ class Session:
             self._become(SessionState.PREPARED if stays else SessionState.FREE, xid)
 
     def _require(self, *states: SessionState) -> Xid:
-        """The session's branch (in FREE nobody looks at it). Raises XidError in another state."""
+        """The session's branch, which means nothing in FREE. Raises XidError in another state than these."""
         if self._state not in states:
             raise XidError(f"the session is {self._state.value}", code=XaCode.PROTO)
         return self._current or _NO_BRANCH
 
     def _become(self, state: SessionState, xid: Xid | None = None) -> None:
-        """The only place that changes the state."""
+        """Change the state; nothing else does."""
         if not valid_transition(self._state, state):
             raise XidError(f"a session that is {self._state.value} cannot become {state.value}", code=XaCode.PROTO)
         self._state = state
@@ -219,4 +219,4 @@ class Session:
 
 
 _NO_BRANCH = Xid(-1, b"", b"")
-"""X/Open's null xid."""
+"""The null xid of X/Open."""

@@ -26,16 +26,16 @@ from journal.xa.resource import XaResource
 log = logging.getLogger(__name__)
 
 LOOK_EVERY_MAX_S = 60.0
-"""However long the policy's age is; while a shorter one passes it is looked at ten times."""
+"""The longest time between two looks. While a shorter age of a policy passes, there are ten looks."""
 
 LOOK_EVERY_MIN_S = 0.1
 
 EXPIRE_EVERY_S = 1.0
-"""Between two looks for branches that have timed out: so much longer one that is abandoned may keep its locks."""
+"""Time between two looks for branches that have timed out. An abandoned branch may keep its locks that much longer."""
 
 
 class InDoubtWatch:
-    """One activation's. `start` and `stop` do not wait for anything."""
+    """The watch of one activation. `start` and `stop` do not wait for anything."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class InDoubtWatch:
         self._thread = threading.Thread(target=self._run, name="kafka-journal-in-doubt", daemon=True)
 
     def start(self) -> None:
-        """Say how many transactions are in doubt, which, and what becomes of them; then see to that."""
+        """Log how many transactions are in doubt, which, and what becomes of them; then watch them."""
         count = len(self._resource.in_doubt()) + len(self._resource.unnamed)
         if count:
             log.warning("%d transactions are in doubt (kafka-journal tx list); %s", count, self._what_becomes_of_them())
@@ -66,11 +66,11 @@ class InDoubtWatch:
         self._thread.start()
 
     def stop(self) -> None:
-        """Settle nothing more, but for the transaction that is being settled now."""
+        """Settle nothing more after the transaction that is being settled now."""
         self._stop.set()
 
     def join(self, timeout_s: float) -> bool:
-        """Wait until it does nothing more; whether that is so."""
+        """Wait until it does nothing more. True if that is so."""
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
@@ -95,12 +95,12 @@ class InDoubtWatch:
                 log.warning("nothing in doubt is settled or timed out any more in this activation: %s", error)
 
     def _settle(self) -> None:
-        """What the policy says; and rollbacks by hand of which only the decision was taken."""
+        """Settle what the policy says, and finish rollbacks by hand that were only decided."""
         self._resource.finish()
         self._policy.apply(self._resource, self._agreed())
 
     def _try(self, act: Callable[[], object]) -> None:
-        """Another time, if the journal cannot do it now."""
+        """Try again later if the journal cannot do it now."""
         try:
             act()
         except OperatingError as error:

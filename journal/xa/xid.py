@@ -14,14 +14,14 @@ from journal.xa.codes import XaCode
 
 FORMAT_ID_MAX = 2**31 - 1
 PART_BYTES_MAX = 64
-"""Of gtrid and of bqual: X/Open's MAXGTRIDSIZE and MAXBQUALSIZE."""
+"""The largest size of gtrid and of bqual: X/Open's MAXGTRIDSIZE and MAXBQUALSIZE."""
 
 
 class Xid(NamedTuple):
-    """A branch of a global transaction; read as a sequence it is PEP 249's. Make it with `make_xid`."""
+    """A branch of a global transaction. Read as a sequence it is an xid of PEP 249. Make it with `make_xid`."""
 
     format_id: int
-    """Whose way of naming it is, 0 to 2^31 - 1."""
+    """The number of the naming scheme, 0 to 2^31 - 1."""
     gtrid: bytes
     """The global transaction, 1 to 64 bytes."""
     bqual: bytes
@@ -29,7 +29,7 @@ class Xid(NamedTuple):
 
 
 AnyXid: TypeAlias = tuple[int, bytes | str, bytes | str]
-"""What is taken where an xid is asked for: an `Xid`, or the plain (format_id, gtrid, bqual) of PEP 249."""
+"""An argument that is an xid: an `Xid`, or the plain (format_id, gtrid, bqual) of PEP 249."""
 
 
 def make_xid(format_id: int, gtrid: bytes | str, bqual: bytes | str) -> Xid:
@@ -49,21 +49,21 @@ def make_xid(format_id: int, gtrid: bytes | str, bqual: bytes | str) -> Xid:
 
 
 def as_xid(xid: AnyXid) -> Xid:
-    """What a caller gives as an xid. Raises XidError (INVAL) for what is no tuple of three, and as `make_xid`."""
+    """The xid that a caller gives. Raises XidError (INVAL) if it is no tuple of three, and as `make_xid`."""
     if not isinstance(xid, tuple) or len(xid) != 3:
         raise XidError(f"{xid!r} is no xid: (format_id, gtrid, bqual)", code=XaCode.INVAL)
     return make_xid(*xid)
 
 
 def encode_xid(xid: Xid, prepared_ms: float = 0.0) -> bytes:
-    """A PREPARE's data: the xid, and when it was prepared (ms since 1970, 0: not said)."""
+    """The data of a PREPARE: the xid, and when it was prepared (ms since 1970, 0 if not known)."""
     message = message_of(xid)
     message.prepared = int(prepared_ms)
     return message.SerializeToString()
 
 
 def decode_xid(data: bytes) -> Xid | None:
-    """The xid, or None for a PREPARE's data that is none: of a transaction that somebody prepared without XA."""
+    """The xid in the data of a PREPARE; None for a transaction that was prepared without XA."""
     try:
         return xid_of(store_pb2.Xid.FromString(data))
     except (DecodeError, XidError):
@@ -71,7 +71,7 @@ def decode_xid(data: bytes) -> Xid | None:
 
 
 def prepared_ms(data: bytes) -> int:
-    """When a PREPARE's data, which is an xid, says that it was prepared; 0 if it does not say."""
+    """When a transaction was prepared, from the data of its PREPARE with an xid; 0 if that does not say."""
     return store_pb2.Xid.FromString(data).prepared
 
 
@@ -80,12 +80,12 @@ def message_of(xid: Xid) -> store_pb2.Xid:
 
 
 def xid_of(message: store_pb2.Xid) -> Xid:
-    """Raises XidError for a message that is no xid."""
+    """Decode a message. Raises XidError if it is no xid."""
     return make_xid(message.format_id, message.gtrid, message.bqual)
 
 
 def text(xid: Xid) -> str:
-    """For people: format_id:gtrid:bqual, with what is not printable escaped."""
+    """The xid for people: format_id:gtrid:bqual, with unprintable bytes escaped."""
     return f"{xid.format_id}:{_printable(xid.gtrid)}:{_printable(xid.bqual)}"
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from journal.routing.config import RoutingConfig
 from journal.routing.record_in import Sources
 from journal.routing.source_record import SourceRecord
+from journal.store.message_records import encode_message
 from journal.store.model import Message
-from journal.store.records import encode_message
 
 TYPES = ["string", "boolean", "byte", "short", "int", "long", "float", "double", "bytes", "unknown"]
 NAMES = ["a", "region", "kafka", "kafka.key", "kafka.offset", "kafka.p", "kafka.topic", "kafka.topics", "z", "JMSType"]

@@ -14,8 +14,8 @@ from journal.routing.headers import DESTINATION_HEADER, HeaderNames, belongs_to_
 from journal.routing.outcomes import Header
 from journal.routing.quick import QuickHeaders
 from journal.routing.router import Router
+from journal.store.message_records import encode_message
 from journal.store.model import Message, Value
-from journal.store.records import encode_message
 from journal.v1 import store_pb2 as pb
 
 NAMES = HeaderNames()

@@ -11,8 +11,8 @@ from journal.routing.outcomes import OutgoingRecord
 from journal.routing.record_in import Sources
 from journal.routing.router import Router
 from journal.routing.source_record import SourceRecord
+from journal.store.message_records import encode_message
 from journal.store.model import Message, Value
-from journal.store.records import encode_message
 
 HERE, THERE = "sends", "takes"
 ORIGIN_HEADERS = {"jmsbridge.origin": HERE, "_jmsbr_sends_hops": 1}

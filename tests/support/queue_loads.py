@@ -5,16 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from journal.load.loading import LoadCounts, LoadedUpdate
+from journal.store.message_records import encode_message
 from journal.store.model import Message, QueueConfig
 from journal.store.queues.index import ReferenceIndex
 from journal.store.queues.loaded import LoadedStore
-from journal.store.records import (
-    encode_acknowledgement,
-    encode_address,
-    encode_message,
-    encode_queue,
-    encode_reference,
-)
+from journal.store.records import encode_acknowledgement, encode_address, encode_queue, encode_reference
 from journal.v1.journal_pb2 import Operation
 from journal.v1.store_pb2 import ACKNOWLEDGE, ADDRESS, MESSAGE, QUEUE, REFERENCE, ROUTE, Acknowledgement, Reference
 from loaders.queues import QueueLoader

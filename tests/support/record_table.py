@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from journal.load.loading import LoadedUpdate
+from journal.store.message_records import encode_message
 from journal.store.model import Message, QueueConfig
 from journal.store.records import (
     encode_acknowledgement,
     encode_address,
     encode_binding,
     encode_duplicate,
-    encode_message,
     encode_queue,
     encode_reference,
 )

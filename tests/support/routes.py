@@ -11,8 +11,8 @@ from journal.config import Settings
 from journal.errors import OperatingError
 from journal.kafka.ports import Kafka
 from journal.routing.config import RoutingConfig
+from journal.store.message_records import encode_message
 from journal.store.model import Message, Value
-from journal.store.records import encode_message
 from journal.topics.names import control_topic, table_topic, wal_topic
 from journal.v1.journal_pb2 import Frame, Mark, Operation
 from journal.v1.store_pb2 import CHUNK, MESSAGE

@@ -18,8 +18,9 @@ from journal.errors import RowError
 from journal.fold.rows import Base
 from journal.load.loading import LoadedUpdate, one_record
 from journal.process.progress import Progress
+from journal.store.message_records import decode_message, message_facts
 from journal.store.model import ReferenceInfo, ReferenceState
-from journal.store.records import decode_address, decode_binding, decode_message, decode_queue, message_facts
+from journal.store.records import decode_address, decode_binding, decode_queue
 from journal.v1.journal_pb2 import ADD, DELETE, UPDATE, Record
 from journal.v1.store_pb2 import ACKNOWLEDGE, ADDRESS, BINDING, CHUNK, MESSAGE, OUTCOME, QUEUE
 from journal.wire.ids import shard_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from journal.cli.operations.ports import MessageRead
 from journal.errors import MessageMissingError, RecordMissingError
-from journal.store.records import encode_message
+from journal.store.message_records import encode_message
 from journal.store.store import MessageStore
 
 

@@ -14,12 +14,12 @@ from journal.cli.operations.ports import Json
 from journal.cli.operations.queue_lines import depth_of, queue_line
 from journal.errors import InvalidOperationError, MessageMissingError, QueueMissingError, RowError, StoreError
 from journal.fold.rows import Base
+from journal.store.message_records import decode_message
 from journal.store.model import Message, ReferenceInfo, ReferenceState
 from journal.store.operations.look import QueueInfo
 from journal.store.queues.entry import MessageEntry
 from journal.store.queues.loaded import LoadedStore
 from journal.store.queues.state import QueueState
-from journal.store.records import decode_message
 from journal.store.restoring import restore_transactions
 from journal.store.store import MessageStore
 from journal.v1.journal_pb2 import Record

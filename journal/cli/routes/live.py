@@ -21,7 +21,7 @@ from journal.process.clocks import wall_ms
 from journal.routing.outcomes import OutgoingRecord, RouteRefusal
 from journal.routing.router import Router
 from journal.routing.sending import Body
-from journal.store.records import decode_message, encode_message
+from journal.store.message_records import decode_message, encode_message
 from journal.v1.journal_pb2 import Record
 from journal.v1.store_pb2 import MESSAGE
 from journal.wire.keys import record_key

@@ -28,8 +28,8 @@ from journal.routing.record_in import Sources
 from journal.routing.router import Router, RouteVerdict
 from journal.routing.sending import Body
 from journal.routing.templates import text_of
+from journal.store.message_records import encode_message
 from journal.store.model import PRIORITY_DEFAULT, Message, Value
-from journal.store.records import encode_message
 from journal.topics.names import OwnTopics
 
 app = typer.Typer(no_args_is_help=True, help="Messages to Kafka topics and back: list, test, watch and replay routes.")

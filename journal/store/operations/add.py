@@ -13,6 +13,7 @@ from journal.append.completion import Completion
 from journal.append.operations import PlainOperation
 from journal.errors import DuplicateMessageError, FullError, MessageTooLargeError, StoreError
 from journal.store.duplicates import DuplicateWindow
+from journal.store.message_records import encode_message
 from journal.store.model import Message
 from journal.store.operations.core import StoreCore
 from journal.store.operations.discard import MessageDiscard
@@ -20,7 +21,7 @@ from journal.store.operations.ids import StoreIds
 from journal.store.pending import Pending
 from journal.store.queues.entry import AddressEntry, QueueEntry
 from journal.store.queues.state import QueueState
-from journal.store.records import encode_duplicate, encode_message
+from journal.store.records import encode_duplicate
 from journal.store.transactions import StoreTransaction
 from journal.v1.journal_pb2 import ADD, UPDATE
 from journal.v1.store_pb2 import DUPLICATE, MESSAGE, ROUTE

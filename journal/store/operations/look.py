@@ -11,10 +11,10 @@ from typing import NamedTuple
 from journal.errors import InvalidOperationError, MessageMissingError
 from journal.store.bodies.cache import read_stored
 from journal.store.bodies.chunks import BodyStream
+from journal.store.message_records import decode_message
 from journal.store.model import Message, QueueConfig, ReferenceInfo
 from journal.store.operations.core import StoreCore
 from journal.store.queues.entry import AddressEntry, MessageEntry, QueueEntry
-from journal.store.records import decode_message
 
 _AT_ONCE = 100
 """Queues or addresses that are looked at while others wait for the store."""

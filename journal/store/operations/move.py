@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from journal.errors import JournalError, QueueMissingError, StoreError
+from journal.store.message_records import encode_message
 from journal.store.model import Message, Origin, Routing
 from journal.store.operations.acknowledge import AcknowledgeOperations, Reason
 from journal.store.operations.add import MessageAdder, Outgoing
@@ -19,7 +20,6 @@ from journal.store.operations.look import LookOperations
 from journal.store.operations.stream import StreamOperations
 from journal.store.operations.transactions import TransactionOperations
 from journal.store.pending import Moved, Pending
-from journal.store.records import encode_message
 from journal.v1.store_pb2 import Acknowledgement
 
 

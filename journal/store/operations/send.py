@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from journal.store.message_records import encode_message
 from journal.store.model import Message
 from journal.store.operations.add import MessageAdder, Outgoing, require_routable
 from journal.store.operations.core import StoreCore
@@ -15,7 +16,6 @@ from journal.store.operations.ids import StoreIds
 from journal.store.operations.stream import StreamOperations
 from journal.store.pending import Pending
 from journal.store.queues.entry import AddressEntry, QueueEntry
-from journal.store.records import encode_message
 from journal.v1.store_pb2 import MESSAGE, ROUTE
 from journal.wire.ids import SHARD_MASK
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from journal.append.completion import Completion
 from journal.append.operations import NewRecords, PlainOperation
 from journal.errors import StoreError
+from journal.store.message_records import encode_messages
 from journal.store.model import Message
 from journal.store.operations.add import Adding, MessageAdder, Outgoing, message_operations, require_routable
 from journal.store.operations.core import StoreCore
@@ -19,7 +20,6 @@ from journal.store.operations.ids import StoreIds
 from journal.store.pending import PendingAll
 from journal.store.queues.entry import AddressEntry, QueueEntry
 from journal.store.queues.state import QueueState
-from journal.store.records import encode_messages
 from journal.store.transactions import StoreTransaction
 from journal.v1.journal_pb2 import ADD
 from journal.v1.store_pb2 import CHUNK, MESSAGE, ROUTE

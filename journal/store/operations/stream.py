@@ -13,13 +13,13 @@ from dataclasses import replace
 from journal.append.completion import Completion
 from journal.errors import DeadlineError, InvalidOperationError, QueueFullError, TransactionUnknownError
 from journal.store.bodies.chunks import Chunks
+from journal.store.message_records import encode_message
 from journal.store.model import Message
 from journal.store.operations.add import MessageAdder, Outgoing, require_routable
 from journal.store.operations.core import StoreCore
 from journal.store.operations.ids import StoreIds
 from journal.store.operations.transactions import TransactionOperations
 from journal.store.pending import Pending
-from journal.store.records import encode_message
 from journal.store.transactions import StoreTransaction
 from journal.v1.store_pb2 import CHUNK
 from journal.wire.ids import SHARD_MASK

@@ -18,6 +18,7 @@ from journal.errors import DuplicateMessageError, QueueMissingError
 from journal.kafka.ports import Consumed, Sent
 from journal.store.duplicates import DuplicateWindow, Reservation
 from journal.store.incoming import Incoming, PlainRun
+from journal.store.message_records import decode_message, encode_message
 from journal.store.model import PRIORITY_DEFAULT, Message, QueueConfig, Routing
 from journal.store.operations.add import MessageAdder
 from journal.store.operations.core import StoreCore
@@ -28,7 +29,7 @@ from journal.store.operations.ids import StoreIds
 from journal.store.queues.entry import AddressEntry, QueueEntry
 from journal.store.queues.runs import Run
 from journal.store.queues.state import QueueState
-from journal.store.records import decode_message, encode_acknowledgement, encode_duplicate, encode_message
+from journal.store.records import encode_acknowledgement, encode_duplicate
 from journal.v1.journal_pb2 import ADD, UPDATE
 from journal.v1.store_pb2 import ACKNOWLEDGE, CHUNK, DUPLICATE, MESSAGE, ROUTE, Acknowledgement
 from journal.wire.ids import SHARD_MASK

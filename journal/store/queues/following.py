@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from itertools import chain
 
 from journal.errors import StateError
+from journal.store.message_records import MessageFacts
 from journal.store.queues.index import Paged
 from journal.store.queues.loading import NOWHERE, LoadedReference, QueueLoading
 from journal.store.queues.paging import paged_facts
 from journal.store.queues.references import READY, SCHEDULED, SETTLING, STATE
 from journal.store.queues.tables import QueueTables
-from journal.store.records import MessageFacts
 
 _DESTROYED_MAX = 100_000
 """Destroyed queues that are remembered.

@@ -12,12 +12,12 @@ from array import array
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from journal.store.message_records import MessageFacts
 from journal.store.model import PRIORITY_MAX, QueueConfig
 from journal.store.queues.entry import QueueEntry
 from journal.store.queues.references import HELD, READY, SCHEDULED
 from journal.store.queues.runs import QueueRuns
 from journal.store.queues.tables import QueueTables
-from journal.store.records import MessageFacts
 
 NO_QUEUE = 0
 """During a load, the queue of messages without references."""

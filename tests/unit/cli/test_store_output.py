@@ -16,17 +16,11 @@ from journal.errors import ConfigError, QueueMissingError
 from journal.fold.engine import Fold
 from journal.load.loading import load
 from journal.process.progress import no_progress
+from journal.store.message_records import decode_message, encode_message
 from journal.store.model import Message, QueueConfig, Routing
 from journal.store.operations.look import QueueInfo
 from journal.store.queues.loaded import LoadedStore
-from journal.store.records import (
-    decode_message,
-    encode_address,
-    encode_binding,
-    encode_message,
-    encode_queue,
-    encode_reference,
-)
+from journal.store.records import encode_address, encode_binding, encode_queue, encode_reference
 from journal.v1.journal_pb2 import Mark, Operation, Record
 from journal.v1.store_pb2 import (
     ACKNOWLEDGE,

@@ -6,6 +6,7 @@ import pytest
 
 from journal.errors import RowError
 from journal.load.loading import LoadedUpdate
+from journal.store.message_records import encode_message
 from journal.store.model import Message, QueueConfig, ReferenceState
 from journal.store.queues.loaded import LoadedDuplicate, LoadedOutcome, LoadedStore
 from journal.store.records import (
@@ -13,7 +14,6 @@ from journal.store.records import (
     encode_address,
     encode_binding,
     encode_duplicate,
-    encode_message,
     encode_queue,
     encode_reference,
 )

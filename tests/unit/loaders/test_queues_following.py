@@ -8,16 +8,10 @@ import pytest
 
 from journal.errors import RowError, StateError
 from journal.load.loading import FollowingLoader, LoadCounts, LoadedUpdate
+from journal.store.message_records import encode_message
 from journal.store.model import Message, QueueConfig, ReferenceState
 from journal.store.queues.loaded import LoadedDuplicate, LoadedOutcome, LoadedStore
-from journal.store.records import (
-    encode_acknowledgement,
-    encode_address,
-    encode_binding,
-    encode_duplicate,
-    encode_message,
-    encode_queue,
-)
+from journal.store.records import encode_acknowledgement, encode_address, encode_binding, encode_duplicate, encode_queue
 from journal.v1.journal_pb2 import Operation
 from journal.v1.store_pb2 import ACKNOWLEDGE, ADDRESS, BINDING, CHUNK, DUPLICATE, MESSAGE, OUTCOME, QUEUE, ROUTE
 from loaders.queues import QueueLoader

@@ -10,8 +10,8 @@ from journal.routing.outcomes import Header, OutgoingRecord, RouteRefusal
 from journal.routing.record_in import Sources
 from journal.routing.router import Router
 from journal.routing.source_record import SourceRecord
+from journal.store.message_records import encode_message
 from journal.store.model import Message, Value
-from journal.store.records import encode_message
 from journal.topics.names import OwnTopics
 
 OWN = OwnTopics("flights")

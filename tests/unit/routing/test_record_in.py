@@ -11,8 +11,8 @@ from journal.routing.outcomes import Header, OnError, Reason, RouteRefusal
 from journal.routing.record_in import Sources
 from journal.routing.source_record import SourceRecord
 from journal.store.incoming import PlainRun
+from journal.store.message_records import decode_message, encode_message
 from journal.store.model import Message
-from journal.store.records import decode_message, encode_message
 from tests.unit.routing.building import OWN, config, record, source, taking
 
 

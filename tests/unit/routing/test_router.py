@@ -13,8 +13,8 @@ from journal.errors import RowError
 from journal.routing.outcomes import OnError, OutgoingRecord, PartitionRule, Reason, RouteRefusal, UnfitError
 from journal.routing.partitions import parse_rule, partition_of
 from journal.routing.router import Router
+from journal.store.message_records import encode_message
 from journal.store.model import Message, Origin
-from journal.store.records import encode_message
 from journal.v1 import store_pb2 as pb
 from tests.unit.routing.building import OWN, config, only, refused, route, router, sent, stored
 

@@ -9,8 +9,8 @@ import pytest
 from journal.cli.routes.live import LiveMessage
 from journal.config import Settings
 from journal.routing.router import Router
+from journal.store.message_records import encode_message
 from journal.store.model import Message, Value
-from journal.store.records import encode_message
 from journal.topics.names import OwnTopics
 from streams.routes.targets import Targets, fixed_topics
 from tests.support.routes import DEAD, NAME, OUT, TOPIC, RoutesWorld

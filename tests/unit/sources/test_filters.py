@@ -13,8 +13,8 @@ import pytest
 from journal.routing.selector.selector import Selector
 from journal.routing.view import MessageFields
 from journal.sources.filters import Filters
+from journal.store.message_records import encode_message
 from journal.store.model import Message, QueueConfig, Routing, Value
-from journal.store.records import encode_message
 from journal.v1 import store_pb2 as pb
 from tests.unit.sources.scene import SourcesScene
 

@@ -9,8 +9,8 @@ from types import ModuleType
 import pytest
 
 from journal.load.loading import LoadedUpdate
+from journal.store.message_records import encode_message
 from journal.store.model import Message
-from journal.store.records import encode_message
 from journal.v1.store_pb2 import MESSAGE, ROUTE
 from streams.agents.changes import LiveRecord
 
