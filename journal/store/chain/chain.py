@@ -267,7 +267,7 @@ class MessageStoreChain:
         return self._core.dispose(message_id, queue, queues, tx, dead_letter)
 
     def tick(self) -> int:
-        """As a store's, of the first; the others follow when a message that this concerns is next used."""
+        """`tick` of the first store; the others follow when a message that this concerns is next used."""
         with self._core.lock:
             return self._core.steps.ask_first(lambda store: store.tick())
 

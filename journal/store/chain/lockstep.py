@@ -1,4 +1,4 @@
-"""Stores in lockstep: the first is asked, then the others, and what they all complete is one completion.
+"""Stores in lockstep: the first is asked, then the others, and one completion is done when all of them are.
 
 What the first store refuses is refused. What happens behind that, in any store, breaks the lockstep: a `ChainError`.
 """
@@ -28,21 +28,21 @@ from journal.store.pending import Accepted
 log = logging.getLogger(__name__)
 
 CHAINED_BIT = 1 << 62
-"""Set in the ids that every store but the first is given."""
+"""The bit that is set in the ids that every store but the first is given."""
 
 _T = TypeVar("_T")
 
 
 def chained_id(chain_id: int) -> int:
-    """What every store but the first knows the chain's id as; 0 (none) stays 0."""
+    """The id by which every store but the first knows an id of the chain; 0 (none) stays 0."""
     return chain_id and chain_id | CHAINED_BIT
 
 
 class Joined:
-    """A completion that is done when those of all stores are, with what the first of them to fail makes of it."""
+    """A completion that is done when those of all stores are, with the error of the first one that fails."""
 
     def __init__(self, completions: Sequence[Completion], failed: Callable[[int, JournalError], JournalError]) -> None:
-        """`failed(place, error)` says what the error of the store in that place is to whoever waits."""
+        """`failed(place, error)` turns the error of the store in that place into the error of the chain."""
         self.completion = Completion()
         self.of = completions
         self._failed = failed
@@ -75,7 +75,7 @@ class Arrivals:
         self._in_order: deque[tuple[Sequence[int], Joined]] = deque()
 
     def expect(self, message_ids: Sequence[int], joined: Joined) -> None:
-        """The messages are the same in all stores once `joined` is done. What is done by now is forgotten."""
+        """The messages are the same in all stores once `joined` is done. Forgets messages for which that is so."""
         while self._in_order and self._in_order[0][1].completion.done:
             arrived, before = self._in_order.popleft()
             for message_id in arrived:
@@ -86,12 +86,12 @@ class Arrivals:
             self._by_message[message_id] = joined
 
     def of(self, message_id: int) -> Joined | None:
-        """What to wait for before the message is in all stores."""
+        """What is done once the message is in all stores; None if it is there."""
         return self._by_message.get(message_id)
 
 
 class Lockstep:
-    """Drives stores. Not thread-safe: the chain's lock guards it, but for completions and what says so."""
+    """Drives stores. Not thread-safe: the chain's lock guards it, but for completions and methods that need no lock."""
 
     def __init__(self, stores: Sequence[ChainedStore], names: Sequence[str], lag_timeout_s: float) -> None:
         self.error: ChainError | None = None
@@ -105,7 +105,7 @@ class Lockstep:
         self._everything: Joined | None = None
 
     def wait_before_next(self, joined: Joined) -> None:
-        """No store is asked anything more before all are done with this."""
+        """Ask no store anything more before all are done with `joined`."""
         self._everything = joined
 
     def require_turn(self) -> None:
@@ -117,7 +117,7 @@ class Lockstep:
             self._everything = None
 
     def ask_first(self, call: Callable[[ChainedStore], _T]) -> _T:
-        """What it refuses is refused."""
+        """Ask the first store. If it refuses, the chain refuses."""
         self.require_turn()
         try:
             return call(self._first)
@@ -134,14 +134,17 @@ class Lockstep:
             raise self.broken(0, error) from error
 
     def ask_other(self, place: int, call: Callable[[ChainedStore], _T]) -> _T:
-        """What it refuses, the first store has done. Needs no lock where the order to other operations is open."""
+        """Ask another store for what the first one has done. Raises ChainError.
+
+        Needs no lock where the order among other operations does not matter.
+        """
         try:
             return call(self._stores[place])
         except JournalError as error:
             raise self.broken(place, error) from error
 
     def broken(self, place: int, error: JournalError) -> ChainError:
-        """What a store's error is to whoever asked. Needs no lock."""
+        """The error of the chain for an error of a store. Needs no lock."""
         if self.error is None:
             self.error = ChainError(self._names[place], error)
             self.error.__cause__ = error
@@ -149,25 +152,25 @@ class Lockstep:
         return self.error
 
     def _failed(self, place: int, error: JournalError) -> JournalError:
-        """What an operation fails with. A rollback is no store's fault."""
+        """The error that an operation fails with. A rollback breaks no chain."""
         return error if isinstance(error, RolledBackError) else self.broken(place, error)
 
     def join(self, first: Accepted, call: Callable[[ChainedStore], Accepted]) -> Joined:
-        """Ask the others too; done when all are. Operations of the same groups share it."""
+        """Ask the other stores too. The result is done when all are; operations of the same groups share it."""
         completions = [first.completion]
         for place in range(1, len(self._stores)):
             completions.append(self.ask_other(place, call).completion)
         return self.joined(completions)
 
     def joined(self, completions: Sequence[Completion]) -> Joined:
-        """What all stores, in their order, have been asked for."""
+        """Join the completions of all stores, which are in the stores' order."""
         joined = self._joined
         if joined is None or joined.of != completions:
             joined = self._joined = Joined(completions, self._failed)
         return joined
 
     def await_arrival(self, message_id: int) -> None:
-        """The others have the message as well, or this raises ChainError."""
+        """Wait until the other stores have the message as well. Raises ChainError."""
         joined = self.arrivals.of(message_id)
         if joined is not None:
             self._await(joined)
@@ -185,7 +188,7 @@ class Lockstep:
         queue: str,
         call: Callable[[ChainedStore, Sequence[int]], Accepted],
     ) -> Joined:
-        """The others do to the messages what the first one did. Holders that only they still know let go of them."""
+        """The other stores do to the messages what the first one did, releasing those that only they still hold."""
         for message_id in message_ids:
             self.await_arrival(message_id)
         messages = [chained_id(message_id) for message_id in message_ids]

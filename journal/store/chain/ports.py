@@ -17,11 +17,10 @@ from journal.store.transactions import TransactionInfo
 
 
 class ChainedStore(Protocol):
-    """A store of a chain: `MessageStore` is one. With an `id` or `tx` of 0, and without `ids`, it issues them; others
-    are taken as they are.
+    """The operations of a `MessageStore` that a chain calls. Without `id`, `ids` or `tx` the store issues them.
 
-    What the first store has decided is not decided again: a duplicate-detection id that it found new is `checked`, and
-    so is what it hands out; of the dead and the expired it tells the `queues`.
+    What the first store has decided is not decided again: `checked` says that it found a duplicate-detection id new, or
+    handed a message out; `queues` are those that it chose for a dead or expired message.
     """
 
     def create_address(self, name: str, duplicate_window: int = 0, tx: int = 0) -> Pending: ...

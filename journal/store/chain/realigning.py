@@ -30,18 +30,18 @@ from journal.store.transactions import TransactionInfo
 log = logging.getLogger(__name__)
 
 _PENDING_MAX = 256
-"""Operations on their way before the next waits for them."""
+"""The number of operations that may be on their way; the next one waits for them."""
 
 
 @dataclass(slots=True)
 class _Undecided:
-    """What transactions in doubt in the first store touch; none of it is to be seen there, or it is locked."""
+    """What transactions in doubt in the first store touch: there it is not visible, or locked."""
 
     messages: set[int] = field(default_factory=set)
     addresses: set[str] = field(default_factory=set)
     queues: set[str] = field(default_factory=set)
     bindings: set[int] = field(default_factory=set)
-    """As the other stores call them."""
+    """Bindings, by the ids that the other stores know them by."""
 
     def add(self, info: TransactionInfo) -> None:
         self.messages.update(info.messages)
@@ -58,7 +58,7 @@ class _Undecided:
 
 @dataclass(slots=True)
 class Realigned:
-    """How many operations brought one store in line."""
+    """Numbers of operations that brought one store in line."""
 
     store: str
     rolled_back: int = 0
@@ -77,7 +77,7 @@ class Realigned:
 
 
 def realign(stores: Sequence[ChainedStore], names: Sequence[str] = ()) -> list[Realigned]:
-    """Bring all but the first in line with it; what was done, store by store. Nobody uses them meanwhile.
+    """Bring all other stores in line with the first. Returns what was done, store by store. Nobody uses them meanwhile.
 
     Reads what both have, queue by queue; blocks until it is durable. Raises what a store refuses or fails with: call it
     again then.
@@ -92,7 +92,7 @@ def realign(stores: Sequence[ChainedStore], names: Sequence[str] = ()) -> list[R
 
 
 class _Realigning:
-    """One store's."""
+    """Brings one store in line with the first one."""
 
     def __init__(self, first: ChainedStore, other: ChainedStore, name: str) -> None:
         self._first = first
@@ -101,8 +101,10 @@ class _Realigning:
         self._pending: list[Pending] = []
         self._undecided = _Undecided()
         self._lacking: list[ReferenceInfo] = []
-        """References that the other store lacks, queue by queue in the first store's order. One after the other: a
-        message that went to all its queues with the first of them would overtake those before it in the next."""
+        """References that the other store lacks, queue by queue in the first store's order.
+
+        Each is added alone: a message that went to all its queues at once would overtake others in the later queues.
+        """
 
     def run(self) -> Realigned:
         self._settle()
@@ -138,7 +140,7 @@ class _Realigning:
     # ---- objects ---------------------------------------------------------------------------------------------------
 
     def _declare(self) -> None:
-        """What is not wanted goes first, so that its names are free."""
+        """Destroy first what is not wanted, so that its names are free."""
         first, other, undecided = self._first, self._other, self._undecided
         addresses = {entry.name: entry.duplicate_window for entry in first.addresses()}
         queues = {info.config.name: info.config for info in first.queues() if info.config.durable}
@@ -192,7 +194,7 @@ class _Realigning:
                 self._change(info, theirs)
 
     def _add(self, info: ReferenceInfo) -> None:
-        """A reference, to the message as it is in the first store if the other does not have it."""
+        """Add a reference; if the other store does not have the message, as it is in the first store."""
         other, their_id = self._other, chained_id(info.message)
         if self._has(their_id):
             other.route(their_id, info.queue).wait()

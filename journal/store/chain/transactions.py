@@ -1,4 +1,4 @@
-"""Transactions of a chain: begun, prepared and settled in all stores, by one number."""
+"""Transactions of a chain: begun, prepared and settled in all stores under one number."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ChainTransactions:
             return tx
 
     def prepare(self, tx: int, data: bytes = b"") -> Prepared:
-        # what is not durable is told of the first store, and so in the chain's ids
+        # of the first store, whose ids are the chain's
         with self._core.lock:
             first = self._core.steps.ask_first(lambda store: store.prepare(tx, data))
             joined = self._core.steps.join(first, lambda store: store.prepare(chained_id(tx), data))
@@ -57,7 +57,7 @@ class ChainTransactions:
             return Pending(tx, joined.completion)
 
     def _settle(self, tx: int, settle: Callable[[int], Pending]) -> Pending:
-        """Another store may have settled what was in doubt before a crash, and the first one not."""
+        """Settle in another store, which may have settled before a crash what is still in doubt in the first one."""
         try:
             return settle(chained_id(tx))
         except TransactionUnknownError:

@@ -1,7 +1,7 @@
 """Messages settled: a queue's references acknowledged, one or many at a time, in a transaction or not.
 
-They are gone for everybody else when that is accepted, and it is complete when it is durable. The last reference of a
-message deletes it, in the same group.
+A settled message is gone for everybody else when the operation is accepted. The last reference of a message deletes it,
+in the same group.
 
 Hot path: outside of transactions. Many at once go column by column where each is the last reference of its message.
 """
@@ -28,7 +28,7 @@ from journal.v1.store_pb2 import ACKNOWLEDGE, Acknowledgement
 Reason: TypeAlias = Acknowledgement.Reason.ValueType
 
 _NOBODY_KNOWS = -1
-"""Locks a reference whose acknowledgement an interrupt met: the journal may have it, so nobody is given the message."""
+"""The number that locks a reference whose acknowledgement was interrupted: the journal may have it or not."""
 
 
 class AcknowledgeOperations:
@@ -53,7 +53,7 @@ class AcknowledgeOperations:
         self, state: QueueState, message_id: int, queue: QueueEntry, holder: str, reason: Reason,
         before: list[PlainOperation] | None = None,
     ) -> Pending:  # fmt: skip
-        """Outside of transactions; with the operations that go into the same group before it."""
+        """Settle one reference outside of transactions. `before` are operations that go into the same group first."""
         queue_id = queue.record_id
         row, durable, references, chunks = state.to_acknowledge(message_id, queue_id, holder)
         settled = encode_acknowledgement(reason, holder) if durable and queue.config.durable else b""
@@ -105,7 +105,7 @@ class AcknowledgeOperations:
     def _acknowledge_each(
         self, state: QueueState, message_ids: Sequence[int], queue: QueueEntry, holder: str, settled: bytes
     ) -> PendingAll:
-        """Any messages."""
+        """Settle references of messages of any kind."""
         queue_id, queue_durable = queue.record_id, queue.config.durable
         operations: list[AnyOperation] = []
         last: list[int] = []
@@ -124,7 +124,7 @@ class AcknowledgeOperations:
         completion = self._append_settled(state, operations, message_ids, queue_id, holder) if operations else None
         for message_id in message_ids:
             chunks = state.remainder(message_id)[2]
-            # looked up again: what was looked at behind it may have been brought to memory, and its row moved
+            # looked up again, as its row may have moved when others were brought to memory
             if state.acknowledge(message_id, queue_id, holder):
                 self._discard.drop_bodies(message_id, chunks)
             if completion is not None and message_id in written:
@@ -156,7 +156,7 @@ class AcknowledgeOperations:
         self, state: QueueState, message_ids: Sequence[int], queue: QueueEntry, holder: str, tx: int,
         reason: Reason = Acknowledgement.CONSUMED,
     ) -> Completion:  # fmt: skip
-        """All of them, or none."""
+        """Settle references of one queue in a transaction, all of them or none."""
         txn = self._core.transactions.accepting(tx)
         queue_id = queue.record_id
         operations: list[PlainOperation] = []
@@ -189,7 +189,7 @@ class AcknowledgeOperations:
 
 
 def _require_each_once(message_ids: Sequence[int]) -> None:
-    """Raises StoreError."""
+    """Raises StoreError for a message that is given twice."""
     if len({*message_ids}) == len(message_ids):
         return
     seen: set[int] = set()
@@ -202,7 +202,7 @@ def _require_each_once(message_ids: Sequence[int]) -> None:
 def _settling(
     message_id: int, durable: bool, references: int, chunks: Sequence[int], queue: QueueEntry, settled: bytes
 ) -> list[PlainOperation]:
-    """What settles a reference, and deletes its message if it was the last one."""
+    """Operations that settle a reference, and delete its message if it was the last one."""
     operations: list[PlainOperation] = []
     if durable and queue.config.durable:
         operations.append((UPDATE, message_id, ACKNOWLEDGE, settled, False, queue.record_id))

@@ -104,7 +104,7 @@ class ReferenceChanges:
         return info.holder if changed is None else changed.holder
 
     def require_unchanged(self, message_id: int, queue: QueueEntry, info: ReferenceInfo) -> None:
-        """Raises MessageHeldError for a reference that a transaction changes."""
+        """Raises MessageHeldError if a transaction changes the reference."""
         if info.state is not ReferenceState.LOCKED:
             return
         transactions = self._core.transactions

@@ -103,7 +103,7 @@ class ConsumeOperations:
     def release(self, message_id: int, queue: str, holder: str = "", tx: int = 0, *, counts: bool = True) -> Pending:
         core = self._core
         with core.lock:
-            state = core.enter(let_go=False)  # what its holder's time is over for is given back by this as well
+            state = core.enter(let_go=False)  # this also gives back what an absent holder held
             target = state.queue(queue)
             txn = core.transactions.accepting(tx) if tx else None
             info = core.reference(message_id, target) if txn is None else self._changes.seen_by(txn, message_id, target)
@@ -120,7 +120,7 @@ class ConsumeOperations:
             state.release(message_id, target.record_id, holder, counts=counts)
             return pending
 
-    # ---- what a reference says -------------------------------------------------------------------------------------
+    # ---- counting and scheduling -----------------------------------------------------------------------------------
 
     def deliveries(self, message_id: int, queue: str, count: int, tx: int = 0) -> Pending:
         if not 0 <= count <= DELIVERIES_MAX:
@@ -174,7 +174,7 @@ class ConsumeOperations:
     def _note(
         self, change: Change, message_id: int, queue: QueueEntry, holder: str, deliveries: int, due: int
     ) -> Pending:
-        """Write down what became of a reference, if it is durable."""
+        """Append what became of a reference, if it is durable."""
         data = encode_reference(change, holder, deliveries, due)
         if message_id in self._core.volatile or not queue.config.durable:
             return Pending(message_id)

@@ -1,4 +1,4 @@
-"""What a message store says of itself: messages with their bodies, queues and their counts, why something is there."""
+"""What is in a message store: messages with their bodies, queues with their counts, and why a message is there."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from journal.store.operations.core import StoreCore
 from journal.store.queues.entry import AddressEntry, MessageEntry, QueueEntry
 
 _AT_ONCE = 100
-"""Queues or addresses that are looked at while others wait for the store."""
+"""Queues or addresses that are looked at in one turn of the lock."""
 
 
 class QueueInfo(NamedTuple):
-    """A queue and how many messages it has, by where they stand."""
+    """A queue and how many messages it has in each state."""
 
     record_id: int
     config: QueueConfig
@@ -33,7 +33,7 @@ class QueueInfo(NamedTuple):
     arriving: int
     bytes: int
     oldest: int
-    """Timestamp of the oldest of those first to be delivered, 0 if none is ready."""
+    """The smallest timestamp among the first message of each priority, 0 if none is ready."""
 
 
 class LookOperations:
@@ -74,7 +74,10 @@ class LookOperations:
         return self._core.settings.read_timeout_ms / 1000
 
     def _read_piece(self, message_id: int, piece_id: int) -> bytes | None:
-        """A message's record or chunk; None while the local copy does not have it. Raises MessageMissingError."""
+        """The data of a message's record or chunk; None while the local copy does not have it.
+
+        Raises MessageMissingError.
+        """
         while True:
             with self._core.turn():
                 if self._core.cache.catch_up():

@@ -1,4 +1,4 @@
-"""Messages from one queue to another address: moved, expired, dead. The copy names where it came from.
+"""Messages from one queue to another address: moved, expired, dead. The copy says where it came from.
 
 A copy and the acknowledgement of its original are one group, or one transaction when the body is large. So a message is
 at one place or the other after any crash.
@@ -109,7 +109,7 @@ class MoveOperations:
         id: int,
         tx: int,
     ) -> Moved:
-        """Without `queues`: those that an unfiltered message to the address goes to."""
+        """Move a message; without `queues`, to those that an unfiltered message to the address goes to."""
         with self._core.lock:
             state = self._core.enter()
             self._core.reference(message_id, state.queue(queue))
@@ -133,7 +133,7 @@ class MoveOperations:
         return Moved(moved.id, moved.completion, queues)
 
     def _queues_for(self, address: str) -> tuple[str, ...]:
-        """All multicast queues of an address, and of the anycast ones that with the fewest messages."""
+        """All multicast queues of an address, and its anycast one with the fewest messages."""
         queues = self._core.state.queues_of(address)
         multicast = [entry for entry in queues if entry.config.routing is Routing.MULTICAST]
         anycast = [entry for entry in queues if entry.config.routing is Routing.ANYCAST]
@@ -162,10 +162,10 @@ class MoveOperations:
     def _move_in(
         self, message_id: int, queue: str, copy: Message, queues: tuple[str, ...], code: Reason, id: int, tx: int
     ) -> Pending:
-        """In a transaction, which is its own without `tx`. The original is locked first: nobody takes it meanwhile."""
+        """Move in the transaction `tx`, or in one of its own. First the original is locked: nobody takes it."""
         own, settled = not tx, False
         bodiless = replace(copy, body=b"")
-        self._stream.open(bodiless, queues, tx, id)  # raises what would be raised between the two steps
+        self._stream.open(bodiless, queues, tx, id)  # raises here what would else be raised between the two steps
         tx = tx or self._transactions.begin()
         try:
             with self._core.lock:
@@ -188,5 +188,5 @@ class MoveOperations:
 
 
 def _expired_at(message: Message) -> int:
-    """When it would have expired, or would have where it was before it was moved; 0: never."""
+    """When the message would have expired, here or where it was before it was moved; 0: never."""
     return message.expires or (message.origin.expires if message.origin is not None else 0)

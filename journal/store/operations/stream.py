@@ -187,7 +187,7 @@ class StreamOperations:
             room = self._core.journal.room()
             if not room.done:
                 return room
-            stream.chunks.put_chunk()  # it has just got room; or no queue has room for it
+            stream.chunks.put_chunk()  # there is room now; or the chunk is too large for any queue
         return None
 
     def _has_rest(self, stream: MessageStream) -> bool:

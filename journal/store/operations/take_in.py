@@ -1,4 +1,4 @@
-"""Messages that come from Kafka topics: stored and routed as sent ones are, with what was consumed for them.
+"""Messages from Kafka topics: stored and routed as sent ones are, together with the offsets consumed for them.
 
 A batch is one group of the journal, and one Kafka transaction with the consumed offsets: after any crash both are
 there, or neither. Should Kafka take neither while this node stays active, it is as if the batch had never been.
@@ -35,10 +35,10 @@ from journal.v1.store_pb2 import ACKNOWLEDGE, CHUNK, DUPLICATE, MESSAGE, ROUTE, 
 from journal.wire.ids import SHARD_MASK
 
 _NOBODY = -1
-"""Reserves duplicate ids of a batch, and locks what it settles: no transaction has this number."""
+"""The number by which a batch reserves duplicate ids and locks what it settles. No transaction has it."""
 
 Takes = Callable[[Message, QueueConfig], bool]
-"""Whether a queue with a filter takes a message. Quick, and without calling the store."""
+"""A function that tells whether a queue with a filter takes a message. It must be quick, and not call the store."""
 
 
 class Settles(NamedTuple):
@@ -47,23 +47,23 @@ class Settles(NamedTuple):
     message: int
     queue: str
     expired: bool = False
-    """It has waited in vain."""
+    """Whether it is settled as expired, and not as consumed."""
 
 
 @dataclass(slots=True, eq=False)
 class TakenIn:
-    """A batch that the journal has accepted: how many messages it stores, and what of it is not stored."""
+    """A batch that the journal has accepted: how many messages it stores, and how many it does not store."""
 
     completion: Completion
     messages: int
     unrouted: int
-    """No queue of their address takes them."""
+    """Messages that no queue of their address takes."""
     duplicates: int
-    """Their duplicate-detection id was seen."""
+    """Messages whose duplicate-detection id was seen before."""
 
 
 class _Way:
-    """Where messages of an address go."""
+    """The queues to which messages of an address go."""
 
     __slots__ = (
         "_anycast", "_filtered", "_given", "_multicast", "_takes", "address", "always", "single", "virtual_shard",
@@ -82,13 +82,13 @@ class _Way:
         self._given: dict[int, int] = {}
         self._filtered = any(queue.config.filter for queue in queues)
         self.always = None if self._filtered or len(self._anycast) > 1 else [*self._multicast, *self._anycast]
-        """The queues of every message, if that is no question."""
+        """The queues of every message, if all messages go to the same ones."""
         durable = self.always is not None and len(self.always) == 1 and self.always[0].config.durable
         self.single = self.always[0] if self.always and durable else None
-        """Their only one."""
+        """The only queue of all messages, if there is one and it is durable."""
 
     def queues(self, incoming: Incoming) -> list[QueueEntry]:
-        """All multicast queues that take it, and of the anycast ones that do the one with the fewest messages."""
+        """All multicast queues that take the message, and the anycast one with the fewest messages that does."""
         message = incoming.message
         if message is None and self._filtered:
             message = decode_message(incoming.data)
@@ -117,18 +117,18 @@ class _Plain(NamedTuple):
     address_id: int
     queue: QueueEntry
     rows: list[Run]
-    """Once they are stored."""
+    """The run of their rows, once they are stored."""
 
 
 class _Stored(NamedTuple):
-    """Any other message of a batch, as the store is to know it."""
+    """Any other message of a batch, with what the store must know of it."""
 
     id: int
     data: bytes
     size: int
     timestamp: int
     message: Message | None
-    """As of `Incoming`."""
+    """The message; None for a plain one, as in `Incoming`."""
     chunks: tuple[int, ...]
     address_id: int
     queues: Sequence[QueueEntry]
@@ -136,14 +136,14 @@ class _Stored(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Batch:
-    """What a batch appends, and what that means for the queues."""
+    """The operations that a batch appends, and what they mean for the queues."""
 
     operations: list[AnyOperation] = field(default_factory=list)
     stored: list[_Plain | _Stored] = field(default_factory=list)
-    """In their order."""
+    """Messages that it stores, in order."""
     reservations: list[tuple[DuplicateWindow, Reservation]] = field(default_factory=list)
     locked: list[tuple[int, int]] = field(default_factory=list)
-    """References that it acknowledges: message and queue."""
+    """(message, queue) that it acknowledges."""
     messages: int = 0
     unrouted: int = 0
     duplicates: int = 0
@@ -218,7 +218,7 @@ class TakeInOperations:
                     self._add(batch, way, message_id, each)
 
     def _add(self, batch: _Batch, way: _Way, message_id: int, incoming: Incoming) -> None:
-        """Any message."""
+        """Add one message of any kind to a batch."""
         targets = way.always or way.queues(incoming)
         if not targets:
             batch.unrouted += 1
@@ -269,7 +269,7 @@ class TakeInOperations:
 
     @staticmethod
     def _lock_settled(state: QueueState, batch: _Batch, settled: Settles) -> None:
-        """The last reference's message is deleted later, as what is not referred to is: the group may yet not be."""
+        """Lock what a batch acknowledges. A message is deleted later, as its group may yet come to nothing."""
         queue_id = state.queue(settled.queue).record_id
         state.lock(settled.message, queue_id, _NOBODY)
         batch.locked.append((settled.message, queue_id))
@@ -284,7 +284,7 @@ class TakeInOperations:
     # ---- until it is durable ---------------------------------------------------------------------------------------
 
     def _expect(self, state: QueueState, batch: _Batch, completion: Completion) -> None:
-        """The journal has taken it: it is on its way into its queues."""
+        """The journal has accepted a batch: its messages are on their way into their queues."""
         for each in batch.stored:
             if isinstance(each, _Plain):
                 run = state.store_routed(

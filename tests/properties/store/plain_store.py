@@ -48,7 +48,7 @@ class Reference:
     priority: int
     due: int = 0
     written_due: int = 0
-    """As a load finds it."""
+    """The state that a load finds."""
     waits: bool = False
     """Scheduled, and not yet found due."""
     deliveries: int = 0
@@ -58,7 +58,7 @@ class Reference:
     left_counts: bool = False
     """Held over, its holder has said that it counts when it is given back."""
     tx: int = 0
-    """Which has it locked."""
+    """The transaction that has it locked."""
 
     @property
     def state(self) -> str:

@@ -29,7 +29,7 @@ class PlainWindow:
         self._taken = 0
         """How many slots ever had an id or a reservation."""
         self._entered: list[Entry] = []
-        """Of each slot the last one, in the order in which they entered."""
+        """The last id of each slot, in the order of entering."""
         self._stored: list[Entry] = []
         """The same of the journal, which knows nothing of what is not durable."""
         self._reserved: list[Reserved] = []

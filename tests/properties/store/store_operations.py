@@ -11,7 +11,7 @@ from journal.store.model import QueueConfig
 GRACE_MS = 1000
 INLINE = 64
 OWN = "own"
-"""Of a holder: the one that has it."""
+"""Stands for the holder that has the message."""
 
 QUEUES = {"q": ("a", True), "r": ("a", True), "t": ("a", False), "m": ("b", True)}
 """Address, and whether durable."""

@@ -257,7 +257,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(**ARGUMENTS["acknowledge_all"])
     def acknowledge_all(self, picks: list[int], queue: str, holder: str, transacted: bool, tx_pick: int) -> None:
-        """Of one queue; few picks of all meet one twice, or one that is elsewhere."""
+        """Picks of one queue: among all messages few picks would meet one twice, or one in another queue."""
         there = sorted(message for message, where in self.plain.references if where == queue)
         messages = [there[pick % len(there)] if there and pick % SELDOM else self.message(pick) for pick in picks]
         if picks[0] % 4:

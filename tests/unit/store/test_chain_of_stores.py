@@ -280,7 +280,7 @@ def test_the_dead_and_the_expired_go_to_their_addresses_in_both_stores(nodes: li
 def test_the_first_store_chooses_the_queue_of_a_copy_for_all(
     nodes: list[StoreNode], transacted: bool, body: bytes
 ) -> None:
-    """Of several anycast ones it is that with the fewest messages: which is another one in each store."""
+    """The anycast queue with the fewest messages is another one in each store."""
     chain = declared_chain_of(nodes)
     for address in ("dead", "late"):
         chain.create_queue(QueueConfig(f"{address}/2", address)).wait(10)

@@ -85,7 +85,7 @@ def test_what_only_the_first_store_got_the_other_gets_too(nodes: list[StoreNode]
 
 
 def test_messages_cut_off_from_the_other_store_come_there_in_the_order_of_the_first(nodes: list[StoreNode]) -> None:
-    """Of each queue, whatever other queues they are in; also one that was routed behind younger ones."""
+    """The order of each queue is kept, also of messages in several queues, and of one routed behind younger ones."""
     chain, first = chain_of(nodes), nodes[0].store
     sent = {body: chain.store(Message("orders", body)).wait(WAIT_S) for body in (b"routed", b"both routed")}
     for number, queues in enumerate([["r"], ["q", "r"], ["r"], ["q"], ["r", "q"], ["q"]]):

@@ -20,7 +20,7 @@ BOTH = pytest.mark.parametrize("reactivate", [StoreNode.restart, StoreNode.crash
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[StoreNode]:
-    """Whose address remembers 3 ids."""
+    """A store with an address that remembers 3 ids."""
     with StoreNode(tmp_path / "node") as running:
         declare(running.store, "q", window=3)
         yield running

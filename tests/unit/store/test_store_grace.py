@@ -1,4 +1,4 @@
-"""Whose time is over without coming back has let go: whoever comes to the store finds it so, tick or not."""
+"""A holder that does not come back in time has let go: every later call finds it so, with or without `tick`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ USES: dict[str, tuple[Use, tuple[ReferenceState, str, int] | None]] = {
     "release": (lambda store, sent: store.release(sent, "q"), (ReferenceState.READY, "", 1)),
     "release-of-the-late": (lambda store, sent: store.release(sent, "q", "gone"), (ReferenceState.READY, "", 1)),
 }
-"""Of a message that one who is gone holds over; and how that leaves it."""
+"""Operations on a message that an absent holder holds over, and the state that each leaves it in."""
 
 
 def held_over(node: StoreNode) -> int:

@@ -71,7 +71,7 @@ def destroyed_with_its_queue(store: MessageStore) -> int:
 
 
 def settled_large(store: MessageStore) -> int:
-    """Of a message that a transaction deletes by its commit."""
+    """The chunk's id of a message that a transaction has deleted by its commit."""
     sent, tx = send(store, b"s" * LARGE, "r"), store.begin()
     chunk = store.describe(sent).chunks[0]
     store.acknowledge(sent, "r", tx=tx)

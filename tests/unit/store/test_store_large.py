@@ -27,7 +27,7 @@ from journal.v1.store_pb2 import CHUNK, MESSAGE
 from tests.support.stores import StoreNode, bodies, declare, infos, kinds_in_journal, refuse, send
 
 LIMIT = 2560
-"""Of `small_node`, in whole chunks of 100 bytes and a rest."""
+"""Bodies of `small_node`: whole chunks of 100 bytes, and a rest."""
 
 Reactivate = Callable[[StoreNode], MessageStore]
 BOTH = pytest.mark.parametrize("reactivate", [StoreNode.restart, StoreNode.crash], ids=["restart", "crash"])

@@ -40,7 +40,7 @@ class Scene:
         self.reopen()
 
     def reopen(self) -> None:
-        """As after a crash: what was not durable is gone."""
+        """A resource after a crash: what was not durable is gone."""
         self.journal, self.resource = opened(self.log, clock_ms=lambda: self.now_ms)
 
     def work(self, xid: Xid = XID, *, end: bool = True, timeout_ms: float = math.inf) -> int:
