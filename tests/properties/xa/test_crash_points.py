@@ -100,7 +100,7 @@ def steps_of_a_transfer(databases: int) -> int:
 
 @pytest.mark.parametrize("databases", [1, 2])
 @pytest.mark.parametrize("kept", [True, False])
-def test_both_agree_whatever_step_a_crash_cuts_off(databases: int, kept: bool) -> None:
+def test_store_and_participants_agree_whatever_step_a_crash_cuts_off(databases: int, kept: bool) -> None:
     """kept: what the journal had accepted was on its way, and arrived; then recoveries crash at every step too."""
     for first, second in itertools.product(range(steps_of_a_transfer(databases)), range(12)):
         world = World(databases)
@@ -127,7 +127,9 @@ def crashed(world: World, node: Node, act: Callable[[], object], kept: bool) -> 
 
 
 @pytest.mark.parametrize("kept", [True, False])
-def test_both_agree_when_another_node_takes_over_at_any_step_and_the_first_goes_on(kept: bool) -> None:
+def test_store_and_participants_agree_when_another_node_takes_over_at_any_step_and_the_first_goes_on(
+    kept: bool,
+) -> None:
     """The first does not know that it is fenced; the second recovers, and has a transaction of its own in between."""
     for number, where in itertools.product(range(steps_of_a_transfer(1)), range(11)):
         world = World()

@@ -276,7 +276,7 @@ def test_a_store_that_fails_is_named_to_everyone_who_waits_and_ends_the_chain(fa
         chain.begin()
 
 
-def test_a_first_store_that_is_fenced_when_it_is_called_is_named_too() -> None:
+def test_a_first_store_that_is_fenced_when_it_is_called_is_named_by_the_error() -> None:
     chain, (first, second) = chain_of()
     first.refusals.append(FencedError("another node"))
     with pytest.raises(ChainError, match=r"^store 1 of 2: FencedError"):
@@ -308,7 +308,7 @@ def test_what_the_first_store_delivers_is_acquired_in_the_others_once_they_have_
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_what_a_commit_makes_visible_is_waited_for_too(known: bool) -> None:
+def test_what_a_commit_makes_visible_is_waited_for_in_the_other_stores(known: bool) -> None:
     chain, (first, second) = chain_of(lag_timeout_s=0)
     if known:
         tx = chain.begin()

@@ -264,7 +264,7 @@ def stream(chain: MessageStoreChain, body: Iterable[bytes], asynchronous: bool) 
 
 
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["thread", "event-loop"])
-def test_a_first_store_that_is_fenced_while_a_body_comes_is_named_too(asynchronous: bool) -> None:
+def test_a_first_store_that_is_fenced_while_a_body_comes_is_named_by_the_error(asynchronous: bool) -> None:
     chain, (first, _) = chain_of(names=["kafka", "local"])
 
     def fence() -> None:

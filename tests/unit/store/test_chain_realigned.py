@@ -102,7 +102,7 @@ def test_messages_cut_off_from_the_other_store_come_there_in_the_order_of_the_fi
     require_same(nodes)
 
 
-def test_what_only_another_store_got_is_undone_there(nodes: list[StoreNode]) -> None:
+def test_what_another_store_has_beyond_the_first_is_undone_in_it(nodes: list[StoreNode]) -> None:
     chain, (_, second) = chain_of(nodes), (node.store for node in nodes)
     kept, acquired = (chain.send(Message("orders", body), ["q"]).wait(WAIT_S) for body in (b"kept", b"acquired"))
     second.send(Message("orders", b"extra"), ["q", "r"])

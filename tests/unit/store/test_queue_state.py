@@ -129,7 +129,7 @@ def test_what_another_holds_is_not_acknowledged_locked_acquired_or_released(stat
     assert state.acknowledge(1, ORDERS, "one")
 
 
-def test_what_is_not_there_is_missing(state: QueueState) -> None:
+def test_an_operation_on_a_message_that_is_not_there_raises_message_missing(state: QueueState) -> None:
     send(state, 1)
     for refused in (
         lambda: state.acknowledge(2, ORDERS),
@@ -190,7 +190,7 @@ def test_a_locked_reference_is_neither_delivered_nor_acknowledged_until_unlocked
     assert take_all(state) == [1, 2]
 
 
-def test_unlocking_gives_it_back_to_its_holder(state: QueueState) -> None:
+def test_an_unlocked_message_is_held_by_its_holder_again(state: QueueState) -> None:
     send(state, 1)
     state.take(ORDERS, "one", NOW)
     state.lock(1, ORDERS, 7, "one")
@@ -245,7 +245,7 @@ def test_a_held_message_is_scheduled_by_its_release(state: QueueState) -> None:
     assert take_all(state, now=NOW + 10) == [1]
 
 
-def test_one_that_is_scheduled_for_later_is_not_acquired(state: QueueState) -> None:
+def test_a_message_that_is_scheduled_for_later_is_not_acquired(state: QueueState) -> None:
     send(state, 1, due=NOW + 10)
     with pytest.raises(MessageHeldError):
         state.acquire(1, ORDERS, "one", NOW)

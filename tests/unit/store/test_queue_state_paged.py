@@ -66,7 +66,7 @@ def test_a_message_in_the_index_is_acquired_and_released_like_any_other() -> Non
     assert take_all(state) == list(range(1, 11))
 
 
-def test_what_is_in_the_index_expires_and_comes_due_too() -> None:
+def test_references_in_the_index_expire_and_become_due() -> None:
     state = new_state(queue=2, index=MemoryIndex())
     for message in range(1, 11):
         send(state, message, expires=NOW + message)

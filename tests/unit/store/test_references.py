@@ -107,7 +107,7 @@ def test_leaving_the_middle_and_coming_back_changes_nothing() -> None:
     assert drain(line) == rows
 
 
-def test_a_line_of_which_most_has_left_lets_go_of_it() -> None:
+def test_a_line_drops_rows_that_have_left_once_they_are_most() -> None:
     table, line, rows = lined_up(1000)
     for row in rows[1:900]:
         line.leave(row, SETTLING)

@@ -435,7 +435,7 @@ def test_a_rollback_gives_back_what_was_acknowledged_and_takes_back_what_was_sen
 
 @pytest.mark.parametrize("transacted", [False, True], ids=["plain", "in-a-transaction"])
 @pytest.mark.parametrize("kinds", [plain, partial(of_all_kinds, durable=False)], ids=["plain", "of-all-kinds"])
-def test_acknowledging_some_of_which_one_may_not_be_changes_nothing_and_names_it(
+def test_acknowledging_many_of_which_one_is_refused_changes_nothing_and_names_that_one(
     node: StoreNode, store: MessageStore, kinds: Callable[[], list[Message]], transacted: bool
 ) -> None:
     ids = [*store.send_all(kinds(), ["q"]).wait()]
@@ -467,7 +467,7 @@ def test_acknowledging_some_of_which_one_may_not_be_changes_nothing_and_names_it
 
 @pytest.mark.parametrize("taken_in", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("kinds", [plain, partial(of_all_kinds, durable=False)], ids=["plain", "of-all-kinds"])
-def test_an_acknowledgement_of_many_that_was_interrupted_keeps_these_from_everybody(
+def test_messages_whose_joint_acknowledgement_was_interrupted_are_delivered_to_nobody(
     node: StoreNode,
     store: MessageStore,
     monkeypatch: pytest.MonkeyPatch,

@@ -143,7 +143,7 @@ def test_all_groups_of_before_are_found_though_some_were_swept_empty(cache: Body
     assert [cache.get(each) for each in (101, 102, 4, 6)] == [None, b"x", None, b"z" * 10]
 
 
-def test_a_group_that_is_still_in_use_is_looked_through_when_it_is_not(cache: BodyCache, gone: set[int]) -> None:
+def test_a_group_still_in_use_is_searched_once_its_messages_are_gone(cache: BodyCache, gone: set[int]) -> None:
     groups = [Completion(), Completion(), Completion()]
     cache.put_all(groups[0], [2, 4], [b"x" * 10, b"y" * 10], 20)
     durable(groups[0], s0=(5, 5))

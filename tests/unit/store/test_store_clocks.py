@@ -73,7 +73,7 @@ def test_what_has_expired_is_told_once_the_clocks_have_agreed(node: StoreNode) -
     assert bodies(store) == []
 
 
-def test_a_leap_that_lasts_is_believed_and_one_that_is_taken_back_was_not(node: StoreNode) -> None:
+def test_a_clock_leap_that_lasts_expires_messages_and_one_that_is_taken_back_does_not(node: StoreNode) -> None:
     store = node.store
     node.clock.now_ms += AGREEMENT_MS
     assert store.expired() == []

@@ -38,7 +38,9 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 @BOTH
-def test_what_was_declared_is_there_again(node: StoreNode, store: MessageStore, reactivate: Reactivate) -> None:
+def test_addresses_queues_and_bindings_are_there_again_after_a_load(
+    node: StoreNode, store: MessageStore, reactivate: Reactivate
+) -> None:
     config = QueueConfig(
         "news/a",
         "news",
@@ -64,7 +66,7 @@ def test_what_was_declared_is_there_again(node: StoreNode, store: MessageStore, 
     assert sorted(info.config.name for info in store.queues()) == ["news/a", "q", "r"]
 
 
-def test_what_is_refused_changes_nothing(node: StoreNode, store: MessageStore) -> None:
+def test_a_refused_operation_changes_nothing(node: StoreNode, store: MessageStore) -> None:
     store.create_queue(QueueConfig("sub", "orders", client_id="c", subscription="s")).wait()
     before = kinds_in_journal(node), store.queues(), store.addresses()
     refused: list[tuple[Callable[[], object], type[JournalError]]] = [

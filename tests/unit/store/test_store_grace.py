@@ -63,7 +63,7 @@ def test_what_nobody_came_back_for_in_time_is_free_for_all(node: StoreNode, use:
         assert found == ([] if left is None else [left])
 
 
-def test_until_then_it_is_its_holders(node: StoreNode) -> None:
+def test_a_message_held_over_stays_its_holders_until_the_grace_time_is_over(node: StoreNode) -> None:
     sent, store = held_over(node), node.store
     node.clock.now_ms += node.settings.acquire_grace_ms - 1
     refuse(
@@ -86,7 +86,7 @@ LOOKS: dict[str, Callable[[MessageStore, int], bool]] = {
 
 
 @pytest.mark.parametrize("look", LOOKS)
-def test_whoever_looks_finds_it_given_back(node: StoreNode, look: str) -> None:
+def test_after_the_grace_time_every_read_finds_the_message_given_back(node: StoreNode, look: str) -> None:
     sent = held_over(node)
     assert not LOOKS[look](node.store, sent)
     node.clock.now_ms += node.settings.acquire_grace_ms
@@ -112,7 +112,7 @@ def test_what_has_expired_meanwhile_is_told(node: StoreNode) -> None:
     assert store.expired() == [(sent, "q")]
 
 
-def test_whoever_looks_waits_for_no_room_and_is_told_what_is_so_till_then(tmp_path: Path) -> None:
+def test_a_read_after_the_grace_time_waits_for_no_room_and_tells_the_state_so_far(tmp_path: Path) -> None:
     limits = Limits(queue_operations_max=3, transaction_buffer_operations_max=1)
     with StoreNode(tmp_path, limits=limits, room_timeout_ms=20_000) as node:
         node.store.create_address("orders").wait()

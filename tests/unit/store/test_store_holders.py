@@ -235,7 +235,7 @@ GIVEN_BACK_ONE_BY_ONE = StoreSettings(release_operations_max=1)
 
 
 @pytest.mark.parametrize("lets_go", ["grace", "itself"])
-def test_who_comes_back_before_it_is_given_back_keeps_it(tmp_path: Path, lets_go: str) -> None:
+def test_a_holder_that_comes_back_before_its_message_is_given_back_keeps_it(tmp_path: Path, lets_go: str) -> None:
     """A rollback after a holder let go gives back in bounded groups: most of it waits for the next ones."""
     with StoreNode(tmp_path, GIVEN_BACK_ONE_BY_ONE) as node:
         declare(node.store, "q")

@@ -147,7 +147,7 @@ def large_not_durable(store: MessageStore) -> int:
 
 @pytest.mark.parametrize("durable", [True, False])
 @pytest.mark.parametrize("wrong", [-1024, 1 << 63])
-def test_what_is_no_id_is_refused(store: MessageStore, wrong: int, durable: bool) -> None:
+def test_a_chosen_id_that_is_out_of_range_is_refused(store: MessageStore, wrong: int, durable: bool) -> None:
     shard = store.queue("q").record_id & 1023
     with pytest.raises(InvalidOperationError):
         store.send(Message("orders", b"x", durable=durable), ["q"], id=wrong | shard)
@@ -219,7 +219,7 @@ def test_a_chosen_id_may_be_issued_once_its_message_is_gone(node: StoreNode, sto
     assert bodies(node.crash()) == [b"d"]
 
 
-def test_a_binding_gets_no_id_that_another_has(node: StoreNode, store: MessageStore) -> None:
+def test_a_binding_gets_no_id_that_another_binding_has(node: StoreNode, store: MessageStore) -> None:
     store.create_queue(QueueConfig("v", "orders", durable=False)).wait()
     chosen = next_id(node)
     store.bind("v", "chosen", id=chosen).wait()

@@ -138,7 +138,7 @@ def test_a_refused_send_changes_nothing(
     assert (kinds_in_journal(node), store.queues()) == before
 
 
-def test_acknowledging_what_one_may_not_changes_nothing(store: MessageStore) -> None:
+def test_a_refused_acknowledgement_changes_nothing(store: MessageStore) -> None:
     free, held = send(store, b"free"), send(store, b"held")
     store.acquire(held, "q", "me").wait()
     before = infos(store), store.queues()
@@ -161,7 +161,7 @@ def test_acknowledging_what_one_may_not_changes_nothing(store: MessageStore) -> 
 
 
 @pytest.mark.parametrize("taken_in", [False, True], ids=["before", "after"])
-def test_an_acknowledgement_that_was_interrupted_keeps_its_message_alone_from_everybody(
+def test_only_the_message_whose_acknowledgement_was_interrupted_is_delivered_to_nobody(
     node: StoreNode, store: MessageStore, monkeypatch: pytest.MonkeyPatch, taken_in: bool
 ) -> None:
     """Ctrl-C, before or after the journal took it: nobody can tell."""
@@ -224,7 +224,7 @@ def test_what_cannot_be_written_is_refused_and_changes_nothing(
     assert store.take("q", "h") == Delivery(scheduled, 0)
 
 
-def test_routing_what_one_may_not_changes_nothing(store: MessageStore) -> None:
+def test_a_refused_route_changes_nothing(store: MessageStore) -> None:
     declare(store, "other", address="others")
     sent = send(store, b"one")
     tx = store.begin()

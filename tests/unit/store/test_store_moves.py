@@ -110,7 +110,7 @@ def test_whoever_calls_may_choose_the_queues_of_what_is_expired_or_dead(store: M
     assert [info.ready for info in store.queues()] == [info.ready + (info.config.name == "q") for info in before]
 
 
-def test_without_such_an_address_they_are_settled(node: StoreNode, store: MessageStore) -> None:
+def test_a_dead_or_expired_message_without_an_address_for_it_is_settled(node: StoreNode, store: MessageStore) -> None:
     assert store.expire(send(store, b"late"), "q").wait() == 0
     assert store.dead_letter(send(store, b"dead"), "q").wait() == 0
     assert (infos(store), kinds_in_journal(node)[MESSAGE]) == ([], 0)

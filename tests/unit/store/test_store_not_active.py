@@ -71,7 +71,7 @@ ASK_NOTHING = {"close", "start", "incoming", "store_stream_async"}
 """Beginning and end; what only encodes; and what is `store_stream` in an event loop."""
 
 
-def test_the_calls_are_all_that_a_store_has() -> None:
+def test_the_table_of_calls_has_every_operation_of_a_store() -> None:
     public = {name for name, _ in inspect.getmembers(MessageStore, inspect.isfunction) if not name.startswith("_")}
     assert public - ASK_NOTHING == set(CALLS)
 
@@ -101,7 +101,7 @@ def test_every_call_of_a_store_whose_node_is_not_active_raises(node: StoreNode, 
     assert silent == []
 
 
-def test_what_refuses_every_call_does_not_grow_with_each(node: StoreNode) -> None:
+def test_the_error_that_refuses_every_call_does_not_grow_with_each(node: StoreNode) -> None:
     """A consumer that polls would fill the memory with the frames of all its calls."""
     fence(node)
     for call in (lambda: node.store.take("q", "h"), lambda: node.journal.add(7, 1, b"more")):

@@ -58,7 +58,7 @@ def test_a_stream_ends_with_its_transaction_and_leaves_nothing_in_one_of_the_sam
     assert (bodies(store), kinds_in_journal(node)[CHUNK], store.volatile_bytes) == ([b"of the next"], 0, (0, 0))
 
 
-def test_the_same_goes_for_a_stream_in_an_event_loop(node: StoreNode, store: MessageStore) -> None:
+def test_a_stream_in_an_event_loop_ends_with_its_transaction(node: StoreNode, store: MessageStore) -> None:
     tx = store.begin()
 
     async def body() -> AsyncIterator[bytes]:

@@ -210,7 +210,7 @@ def test_a_duplicate_is_left_out_and_may_come_again_if_the_first_is_taken_back(s
     assert scene.bodies("q") == [b"sent", b"5"]
 
 
-def test_it_is_visible_once_it_is_durable(scene: Scene) -> None:
+def test_messages_taken_in_are_visible_once_they_are_durable(scene: Scene) -> None:
     scene.declare(queue("q"))
     scene.hold()
     scene.take_in(order("1"))

@@ -79,7 +79,9 @@ def test_a_durable_message_outlives_references_that_are_not(node: StoreNode, sto
 
 
 @pytest.mark.parametrize("commits", [True, False])
-def test_a_transaction_may_have_both(node: StoreNode, store: MessageStore, commits: bool) -> None:
+def test_a_transaction_may_have_durable_messages_and_others(
+    node: StoreNode, store: MessageStore, commits: bool
+) -> None:
     kept = store.send(Message("orders", b"kept", durable=False), ["q"]).id
     tx = store.begin()
     store.send(Message("orders", b"volatile", durable=False), ["q"], tx)

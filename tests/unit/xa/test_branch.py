@@ -58,7 +58,7 @@ def test_a_branch_changes_only_as_the_table_says(now: BranchState, then: BranchS
     assert found.state is now
 
 
-def test_it_is_idle_once_the_last_session_has_left() -> None:
+def test_a_branch_is_idle_once_the_last_session_has_left() -> None:
     found = branch()
     states = []
     for change, session in ((found.join, OTHER), (found.end, ONE), (found.end, OTHER), (found.join, ONE)):

@@ -618,7 +618,7 @@ def test_a_store_in_which_nothing_was_done_is_told_nothing_and_owes_nothing(
     ],
     ids=["a manager without a transaction", "a branch that has no time"],
 )
-def test_what_cannot_join_leaves_no_branch(
+def test_a_data_manager_that_cannot_join_leaves_no_branch(
     manager: transaction.TransactionManager, timeout_ms: float, error: type[Exception]
 ) -> None:
     log = MemoryLog()

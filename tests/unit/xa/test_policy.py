@@ -42,7 +42,7 @@ class Scene:
             self.resource.tpc_prepare(xid)
 
 
-def test_the_default_keeps_them_for_ever() -> None:
+def test_the_default_policy_keeps_transactions_in_doubt_for_ever() -> None:
     scene = Scene()
     assert InDoubtPolicy().apply(scene.resource, START_MS + 10**15) == []
     assert scene.resource.tpc_recover() == [XID, YOUNG]
@@ -101,7 +101,7 @@ def test_a_branch_that_the_journal_refuses_to_settle_stops_no_other(caplog: pyte
 
 
 @pytest.mark.parametrize("error", [ClosedError("closed"), StateError("not active")])
-def test_a_journal_that_has_ended_ends_it(error: JournalError) -> None:
+def test_a_policy_stops_at_a_journal_that_has_ended(error: JournalError) -> None:
     scene = Scene()
     refuse_next(scene.journal, error)
     with pytest.raises(type(error)):

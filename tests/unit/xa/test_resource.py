@@ -190,7 +190,7 @@ def test_one_phase_needs_no_prepare(scene: Scene) -> None:
     assert scene.messages == {b"global"}
 
 
-def test_one_phase_is_refused_once_prepared_and_two_before(scene: Scene) -> None:
+def test_a_one_phase_commit_is_refused_once_prepared_and_a_two_phase_commit_before(scene: Scene) -> None:
     scene.work()
     assert code_of(scene.resource.tpc_commit, XID) is XaCode.PROTO
     scene.resource.tpc_prepare(XID)
@@ -222,7 +222,7 @@ def test_a_branch_whose_transaction_was_asked_for_and_not_used_is_read_only(scen
     assert not scene.log.prepared
 
 
-def test_nothing_in_one_phase_is_read_only_too(scene: Scene) -> None:
+def test_a_one_phase_commit_of_an_empty_branch_is_read_only(scene: Scene) -> None:
     scene.resource.tpc_begin(XID)
     scene.resource.end(XID)
     scene.resource.tpc_commit(XID, one_phase=True)

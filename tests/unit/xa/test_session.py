@@ -127,7 +127,7 @@ def test_rollback(scene: Scene, prepared: bool) -> None:
     assert scene.resource.state_of(XID) is None
 
 
-def test_a_read_only_vote_ends_it(scene: Scene) -> None:
+def test_a_read_only_vote_frees_the_session(scene: Scene) -> None:
     scene.session.tpc_begin(XID)
     assert scene.session.tpc_prepare() is Vote.READ_ONLY
     assert scene.session.state is SessionState.FREE

@@ -185,7 +185,7 @@ def test_what_fails_or_is_refused_once_is_tried_another_time(error: JournalError
     assert scene.watch.join(WAIT_S)
 
 
-def test_a_fenced_journal_ends_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_fenced_journal_ends_the_watch(caplog: pytest.LogCaptureFixture) -> None:
     scene = Scene(COMMIT)
     MemoryJournal(scene.log)
     scene.now_ms += AGE_MS

@@ -49,7 +49,7 @@ def test_parts_out_of_range_or_of_another_type_are_no_xid(format_id: Any, gtrid:
 
 
 @pytest.mark.parametrize("given", [(1, b"g", b"b"), (1, "g", "b"), Xid(1, b"g", b"b"), make_xid(1, "g", "b")])
-def test_a_plain_tuple_of_an_xids_parts_is_one(given: AnyXid) -> None:
+def test_a_plain_tuple_of_an_xids_parts_is_taken_as_an_xid(given: AnyXid) -> None:
     xid = as_xid(given)
     assert (type(xid), xid) == (Xid, Xid(1, b"g", b"b"))
 
