@@ -179,6 +179,11 @@ class MessageStore:
         return self._core.inline_bytes_max
 
     @property
+    def collected(self) -> int:
+        """Number of records that nothing referred to any more, and that are durably deleted."""
+        return self._garbage.deleted
+
+    @property
     def volatile_bytes(self) -> tuple[int, int]:
         """Bytes of bodies that are not durable: in memory, and in swap files."""
         return self._look.volatile_bytes()

@@ -6,6 +6,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from journal.append.operations import PlainOperation
 from journal.errors import FullError, InvalidOperationError, JournalError
@@ -23,6 +24,8 @@ class Garbage:
 
     def __init__(self, core: StoreCore) -> None:
         self._core = core
+        self.deleted = 0
+        """Number of records that were deleted, and are durably so."""
         self._waiting: deque[MessageRecords] = deque()
         self._lock = threading.Lock()
         """A lock of its own: deletions go on in the journal's writer, which does not wait for the store's callers."""
@@ -47,6 +50,7 @@ class Garbage:
                 completion = self._core.journal.flush()  # then the queue has been emptied
                 if completion.done:
                     continue
+                operations = []
             except InvalidOperationError as error:
                 log.error(
                     "message %d is left, with all that it has: its records do not fit a group: %s", taken[0][0], error
@@ -56,7 +60,7 @@ class Garbage:
                 self._put_back(taken)
                 log.info("%d messages are left for the next activation to delete: %s", len(self._waiting), error)
                 return
-            completion.add_callback(self._go_on)
+            completion.add_callback(partial(self._go_on, len(operations)))
             return
 
     def _next(self) -> tuple[list[MessageRecords], list[PlainOperation]]:
@@ -74,6 +78,10 @@ class Garbage:
         with self._lock:
             self._waiting.extendleft(reversed(taken))
 
-    def _go_on(self, error: JournalError | None) -> None:
-        if error is None and self._waiting:
+    def _go_on(self, deleted: int, error: JournalError | None) -> None:
+        if error is not None:
+            return
+        with self._lock:
+            self.deleted += deleted
+        if self._waiting:
             self.delete_some()

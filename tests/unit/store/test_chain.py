@@ -369,6 +369,7 @@ OF_ONE_STORE = {
     "incoming",
     "ways_in",
     "cached_bytes",
+    "collected",
     "volatile_bytes",
     "inline_bytes_max",
 }

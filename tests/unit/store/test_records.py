@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from journal.errors import InvalidOperationError, RowError
-from journal.store import records
+from journal.store import message_records, records
 from journal.store.model import Message, Origin, QueueConfig, Routing
 from journal.v1 import store_pb2 as pb
 
@@ -38,13 +38,13 @@ WHOLE = st.builds(
 
 @given(WHOLE | PLAIN)
 def test_a_message_comes_back_as_it_was(message: Message) -> None:
-    assert records.decode_message(records.encode_message(message)) == message
+    assert message_records.decode_message(message_records.encode_message(message)) == message
 
 
 @given(st.lists(WHOLE | PLAIN), st.integers(0, 5))
 def test_many_messages_are_as_each_by_itself_but_for_large_bodies(messages: list[Message], body_bytes_max: int) -> None:
-    assert records.encode_messages(messages, body_bytes_max) == [
-        records.encode_message(each) if len(each.body) <= body_bytes_max else b"" for each in messages
+    assert message_records.encode_messages(messages, body_bytes_max) == [
+        message_records.encode_message(each) if len(each.body) <= body_bytes_max else b"" for each in messages
     ]
 
 
@@ -65,12 +65,12 @@ def test_many_messages_are_as_each_by_itself_but_for_large_bodies(messages: list
 def test_among_many_a_message_keeps_what_only_it_has(field: dict[str, Any]) -> None:
     message = Message("a", b"body", **field)
     messages = [Message("a", b"before"), message, Message("a", b"behind")]
-    assert [records.decode_message(each) for each in records.encode_messages(messages, 10)] == messages
+    assert [message_records.decode_message(each) for each in message_records.encode_messages(messages, 10)] == messages
 
 
 @given(PLAIN)
 def test_a_message_put_together_from_parts_is_what_protobuf_reads(message: Message) -> None:
-    read = pb.Message.FromString(records.encode_message(message))
+    read = pb.Message.FromString(message_records.encode_message(message))
     assert read == pb.Message(
         address=message.address,
         body=message.body,
@@ -84,23 +84,23 @@ def test_a_message_put_together_from_parts_is_what_protobuf_reads(message: Messa
 @pytest.mark.parametrize("size", [0, 1, 127, 128, 4095, 4096, 4097, 16383, 16384, 100_000])
 def test_bodies_of_every_length_come_back(size: int) -> None:
     message = Message("a", body=b"x" * size)
-    data = records.encode_message(message)
-    assert records.decode_message(data).body == message.body
-    assert records.encode_messages([message], size) == [data]
+    data = message_records.encode_message(message)
+    assert message_records.decode_message(data).body == message.body
+    assert message_records.encode_messages([message], size) == [data]
 
 
 def test_a_large_message_has_its_body_elsewhere() -> None:
-    data = records.encode_message(Message("a", timestamp=5), chunks=(11, 12), body_bytes=1_000_000)
-    facts = records.message_facts(data)
+    data = message_records.encode_message(Message("a", timestamp=5), chunks=(11, 12), body_bytes=1_000_000)
+    facts = message_records.message_facts(data)
     assert (facts.chunks, facts.size) == ((11, 12), len(data) + 1_000_000)
-    assert records.decode_message(data, b"the body").body == b"the body"
+    assert message_records.decode_message(data, b"the body").body == b"the body"
 
 
 @given(WHOLE)
 def test_facts_are_the_messages(message: Message) -> None:
-    data = records.encode_message(message)
-    facts = records.message_facts(data)
-    assert facts == records.MessageFacts(
+    data = message_records.encode_message(message)
+    facts = message_records.message_facts(data)
+    assert facts == message_records.MessageFacts(
         message.address, message.priority, len(data), message.timestamp, message.expires,
         message.due, (), message.duplicate_id,
     )  # fmt: skip
@@ -122,18 +122,18 @@ def test_facts_are_the_messages(message: Message) -> None:
 )
 def test_what_has_no_place_in_a_message_is_refused(message: Message) -> None:
     with pytest.raises(InvalidOperationError):
-        records.encode_message(message)
+        message_records.encode_message(message)
     with pytest.raises(InvalidOperationError):
-        records.encode_messages([message], 0)
+        message_records.encode_messages([message], 0)
 
 
 @pytest.mark.parametrize("name", ["timestamp", "expires", "due"])
 @pytest.mark.parametrize("value", [0.0, 1.5, "1"])
 def test_a_time_that_is_no_integer_is_refused(name: str, value: Any) -> None:
     with pytest.raises(TypeError):
-        records.encode_message(Message("a", **{name: value}))
+        message_records.encode_message(Message("a", **{name: value}))
     with pytest.raises(TypeError):
-        records.encode_messages([Message("a", **{name: value})], 0)
+        message_records.encode_messages([Message("a", **{name: value})], 0)
 
 
 def test_a_queue_comes_back_as_it_was() -> None:
@@ -175,8 +175,8 @@ def test_bytes_that_are_not_a_record_are_a_row_error() -> None:
         records.decode_address,
         records.decode_queue,
         records.decode_binding,
-        records.decode_message,
-        records.message_facts,
+        message_records.decode_message,
+        message_records.message_facts,
         records.decode_reference,
         records.decode_acknowledgement,
         records.decode_duplicate,
@@ -189,4 +189,4 @@ def test_bytes_that_are_not_a_record_are_a_row_error() -> None:
     without_value = pb.Message()
     without_value.headers["h"].SetInParent()
     with pytest.raises(RowError):
-        records.decode_message(without_value.SerializeToString())
+        message_records.decode_message(without_value.SerializeToString())
