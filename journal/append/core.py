@@ -94,7 +94,7 @@ class Core:
     def current(self) -> bool:
         """Whether this node may hand out what it holds: its last successful commit began recently enough."""
         activated = self._activated
-        if not self._intake.life.is_active or activated is None:
+        if self.state is not JournalState.ACTIVE or activated is None:
             return False
         return self._timing.age_s(activated.writer.committed_at) <= self._timing.fence_check_s
 
@@ -332,10 +332,10 @@ class Core:
         writer, timing, intake, queue = activated.writer, self._timing, self._intake, self._queue
         life = intake.life
         with self._lock:
-            if not queue and not life.closing and life.is_active:
+            if not queue and not life.closing and life.state is JournalState.ACTIVE:
                 left_s = self._heartbeat_s - timing.age_s(writer.committed_at)
                 intake.wake.wait(max(0.0, min(timeout_s, left_s)))
-            if not life.is_active or (life.closing and not queue):
+            if life.state is not JournalState.ACTIVE or (life.closing and not queue):
                 return False
             if not queue:
                 if timing.age_s(writer.committed_at) < self._heartbeat_s:
@@ -364,7 +364,8 @@ class Core:
     def _take_joining(self, operations: int, size: int, *, complete: bool) -> Group | None:
         """The next group, as `Joining` says."""
         with self._lock:
-            if not (self._intake.life.is_active and self._queue.may_join(operations, size, complete=complete)):
+            is_active = self._intake.life.state is JournalState.ACTIVE
+            if not is_active or not self._queue.may_join(operations, size, complete=complete):
                 return None
             group, waiters = self._take_group()
         for waiter in waiters:

@@ -62,10 +62,6 @@ class Life:
         self.ended = Completion()
         """Done once this node is not active any more, with the reason: before all that fails with it."""
 
-    @property
-    def is_active(self) -> bool:
-        return self.state is JournalState.ACTIVE
-
     def become(self, state: JournalState) -> None:
         """Raises StateError for a transition that the table does not have."""
         self.state = require_transition(self.state, state)
