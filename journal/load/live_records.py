@@ -1,4 +1,4 @@
-"""Which records live, and how many updates they have: what a standby keeps of them for its activation. Pure."""
+"""Ids and numbers of updates of the living records: what a standby keeps of them for its activation. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class LiveRecords:
     def __init__(self) -> None:
         self.ids = BitMap64()
         self.counts = Counts()
-        """Of what `put` and `drop` told, and of what was loaded: whoever loads sets them."""
+        """Counts of all records and updates held here. `put` and `drop` keep them; whoever loads sets them."""
         self._updates = UpdateCounts()
 
     def load(self, record_ids: Iterable[int]) -> None:

@@ -139,7 +139,7 @@ class PlainRecords:
         name, value = header
         found = self._classify(name)
         assert found is not None, "its names were found to be plain"
-        piece = property_entry(found[0], found[1](value))  # type: ignore[arg-type]  # of none it raises
+        piece = property_entry(found[0], found[1](value))  # type: ignore[arg-type]  # raises for None
         if value is not None and len(value) <= _SHORT_BYTES:
             self._pieces.keep(header, piece, len(name) + len(value) + len(piece))
         return piece

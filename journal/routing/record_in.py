@@ -138,7 +138,7 @@ class Sources:
         except UnfitError as error:
             return source.refusal(error, record)
         except JournalError:
-            raise  # of what knows who waits for a reply
+            raise  # the journal fails, which was asked who waits for a reply
         except Exception as error:  # noqa: BLE001  # one record of one source, whatever it is
             return source.refusal(unexpected(error), record)
 

@@ -98,7 +98,7 @@ class Target:
         except UnfitError as error:
             return self.refusal(error, topic, sending)
         except JournalError:
-            raise  # of what reads large bodies, or of the message itself
+            raise  # a large body cannot be read, or the message is damaged
         except Exception as error:  # noqa: BLE001  # one message of one target, whatever it is
             return self.refusal(unexpected(error), topic, sending)
 

@@ -233,7 +233,7 @@ def of_cloudevent(value: bytes, headers: Mapping[str, bytes]) -> Enveloped:
         isinstance(found.get(name), str) and found[name] for name in ("specversion", "id", "source", "type")
     ):
         raise UnfitError(Reason.NOT_CLOUDEVENT, "the event lacks one of specversion, id, source and type")
-    # of CloudEvents' JSON format: an attribute that is null is not there; data may be JSON's null
+    # in CloudEvents' JSON format an attribute that is null is not there; data may be JSON's null
     said = {name: each for name, each in found.items() if each is not None or name == "data"}
     attributes: dict[str, Value] = {
         f"ce_{name}": _of_json(name, each, Reason.NOT_CLOUDEVENT)

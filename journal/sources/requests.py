@@ -72,7 +72,7 @@ class WaitingRequests:
             message_id = info.message
             request = before[message_id] if message_id in before else self._read(message_id)
             self._seen[message_id] = request
-            if request is not None:  # of two with one correlation id the first is answered first
+            if request is not None:  # the first of two with one correlation id is answered first
                 self._waiting.setdefault(request.correlation_id, request)
         return ""
 

@@ -141,7 +141,7 @@ class Replica:
         self._doubted = False
         """Its rows have to be counted before they are a state."""
         self._is_fresh = False
-        """It was built from the topic, and no load has found as many rows yet as the marks say."""
+        """Whether the copy was built from the topic and no load has yet found as many rows as the marks say."""
         self._counts_rows = counts_rows
         self._held_bytes_max = held_bytes_max
         self._held_bytes = 0

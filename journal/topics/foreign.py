@@ -8,8 +8,8 @@ from journal.kafka.ports import TopicState
 from journal.settings import JournalSettings
 
 TIMESTAMP_BEFORE_MS_MIN = 60_000
-"""Of a topic's message.timestamp.before.max.ms. Brokers measure the markers that end a transaction against it too, and
-do not write again one that was late: its transactional id then takes no further transaction."""
+"""Least value that a topic's message.timestamp.before.max.ms may have. Brokers also apply that setting to the markers
+that end transactions. A marker that came too late is never written again, and its transactional id is blocked."""
 
 _UNBOUNDED = 2**63 - 1
 

@@ -236,7 +236,7 @@ def _check_epoch(activation: Activation, steps: Sequence[Step], folds: Sequence[
 def _match(
     where: str, own: Sequence[int], steps: Sequence[Step], effects: Sequence[Effect], verdict: Verdict
 ) -> set[int]:
-    """Which of the shard's own steps took effect; tells of what did so twice, out of order, or unasked."""
+    """Numbers of the shard's own steps that took effect; `verdict` gets what did so twice, out of order, or unasked."""
     waiting: dict[Effect, list[int]] = {}
     for place in reversed(own):
         waiting.setdefault(steps[place].effect, []).append(place)

@@ -3,7 +3,7 @@
     with Cluster(directory, seed=1) as cluster:          # three brokers, two nodes, two workers, a workload
         cluster.wait_for_acknowledgements(1000)
         cluster.active().kill()
-        cluster.wait_for_acknowledgements(1000)          # of whoever took over
+        cluster.wait_for_acknowledgements(1000)          # the new active node's
 
 Processes have names (`broker-1`, `node-2`, `worker-1`); `places` gives some of them an address and a command prefix of
 their own. Everything is under `directory`; nothing outlives the `with`.

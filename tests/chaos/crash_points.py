@@ -66,7 +66,7 @@ class CrashPoints:
                     os.kill(pid, signal.SIGKILL)
 
     def sending(self, point: str) -> bool:
-        """As `reached`, a moment from now; says whether it will."""
+        """The process ends here a moment from now if it is to; the result says whether it will."""
         if not self.armed(point):
             return False
         threading.Timer(random.uniform(0, COMMIT_S), self.reached, [point]).start()

@@ -31,7 +31,8 @@ class Transactions:
         self._shards = shards
         self._prepared: dict[int, list[Submitted]] = {}
         self._changes: list[tuple[int, int, list[Submitted] | None]] = []
-        """Of the epoch asked for last: an operation, and what its transaction holds then if it is prepared."""
+        """What the epoch asked for last does to prepared transactions: an operation's number, its transaction, and what
+        that holds from then on; None once it is settled."""
 
     def steps(self, submitted: Iterable[Submitted]) -> list[Step]:
         """What one epoch's submissions should do, in order."""

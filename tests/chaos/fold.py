@@ -57,7 +57,7 @@ class RecordState:
     updates: list[Effect] = field(default_factory=list)
 
     def line(self) -> dict[str, Any]:
-        """As in a load."""
+        """The record as a line of a load has it."""
         updates = [[one.kind, one.data, one.replaceable, one.subject] for one in self.updates]
         return {"kind": self.kind, "data": self.data, "at": list(self.at), "updates": updates}
 
@@ -88,13 +88,13 @@ class WalFold:
         """`on_marker` is told the state in which each epoch began."""
         self.state = ShardState()
         self.effects: dict[int, list[Effect]] = defaultdict(list)
-        """Of each epoch, in order."""
+        """Everything that came up to take effect, in order, by epoch."""
         self.seen: set[Effect] = set()
         """Everything of records that ever took effect."""
         self.staged: set[tuple[int, Effect]] = set()
         """Everything ever staged, with its transaction."""
         self.stale: dict[int, set[tuple[str, int, str]]] = defaultdict(set)
-        """Of each epoch, what lies behind a newer marker and so must have no effect: as `stale_key` has it."""
+        """Keys (`stale_key`) of operations that lie behind a newer marker, and so must have no effect, by epoch."""
         self.deleted: set[int] = set()
         """Ids that were there once."""
         self.faults: list[str] = []

@@ -24,8 +24,8 @@ def assert_sound(cluster: Cluster) -> None:
 
 
 def outlast(cluster: Cluster, fault: FaultOfOne, more: int) -> None:
-    """It lasts for longer than a session, and until the others go on without the process: they acknowledge so many
-    operations more, and all do so when it is healed. A node then knows that it is active no more, and is a standby."""
+    """The fault lasts for longer than a session, and until `more` operations were acknowledged without its target. Once
+    it is healed, all go on. A target that is a node then knows that it was fenced, and is a standby."""
     cluster.wait_for_shares()
     fenced_before = {node.name: node.fenced for node in cluster.nodes}
     fault.inject(cluster)
@@ -42,7 +42,7 @@ def outlast(cluster: Cluster, fault: FaultOfOne, more: int) -> None:
 
 
 def bear(cluster: Cluster, fault: FaultOfOne, requests: int) -> None:
-    """It lasts for so many requests, each asked for and answered meanwhile; then all go on."""
+    """The fault lasts while so many requests are made and answered; then it is healed, and all go on."""
     fault.inject(cluster)
     for _ in range(requests):
         cluster.wait_for_acknowledgements(IN_FLIGHT_MAX + 1)

@@ -120,5 +120,5 @@ def longest_gap(times: Sequence[float], start: float, end: float) -> float:
 
 
 def percentile(times: Sequence[float], share: float) -> float:
-    """Of sorted times; 0 if there are none."""
+    """The time below which this share of the sorted times lies; 0 if there are none."""
     return times[min(len(times) - 1, int(share * len(times)))] if times else 0.0

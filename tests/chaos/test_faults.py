@@ -118,7 +118,7 @@ def test_a_zombie_is_fenced_and_a_standby_again(cluster: Cluster, fault: Pause) 
 
 
 def test_a_worker_stops_inside_its_transaction_and_is_fenced(cluster: Cluster) -> None:
-    """It goes on when its shards are another's, gives them up, and gets its share again."""
+    """The worker goes on when its shards are another's, gives them up, and gets its share again."""
     fault = PauseInTransaction(SEED)
     fault.inject(cluster)
     worker = fault.target
@@ -130,7 +130,7 @@ def test_a_worker_stops_inside_its_transaction_and_is_fenced(cluster: Cluster) -
     cluster.wait_for_shares()
 
 
-def test_a_broker_stops_for_a_while(cluster: Cluster) -> None:
+def test_a_cluster_survives_a_broker_that_stops_for_a_while(cluster: Cluster) -> None:
     survive(cluster, Pause(SEED, any_broker))
 
 
@@ -147,7 +147,7 @@ CUTS: dict[str, Callable[[Network], FaultOfOne]] = {
 
 
 @pytest.mark.parametrize("make", CUTS.values(), ids=CUTS)
-def test_the_others_go_on_without_one_that_is_cut_off(
+def test_processes_go_on_without_one_that_is_cut_off(
     cluster: Cluster, network: Network, make: Callable[[Network], FaultOfOne]
 ) -> None:
     outlast(cluster, make(network), MEANWHILE)
@@ -161,7 +161,9 @@ BAD_NETWORKS: dict[str, Callable[[Network], FaultOfOne]] = {
 
 
 @pytest.mark.parametrize("make", BAD_NETWORKS.values(), ids=BAD_NETWORKS)
-def test_the_network_is_bad(cluster: Cluster, network: Network, make: Callable[[Network], FaultOfOne]) -> None:
+def test_a_bad_network_stops_no_process(
+    cluster: Cluster, network: Network, make: Callable[[Network], FaultOfOne]
+) -> None:
     bear(cluster, make(network), REQUESTS)
 
 
@@ -169,7 +171,7 @@ def test_the_network_is_bad(cluster: Cluster, network: Network, make: Callable[[
 
 
 @pytest.mark.parametrize("kind", ["node", "worker"])
-def test_a_disk_is_full(scene: Stage, cluster: Cluster, kind: str) -> None:
+def test_a_process_whose_disk_is_full_goes_on_when_there_is_room(scene: Stage, cluster: Cluster, kind: str) -> None:
     name = next((name for name in scene.small_disks if name.startswith(kind)), None)
     if name is None:
         pytest.skip(scene.lacks["disks"])
@@ -226,7 +228,9 @@ def survive_healed(cluster: Cluster, fault: FaultOfOne) -> None:
 # ---- the judgement -----------------------------------------------------------------------------------------------
 
 
-def test_nothing_was_lost_doubled_or_reordered_by_all_this(cluster: Cluster, tmp_path: Path) -> None:
+def test_nothing_is_lost_doubled_or_reordered_by_faults_and_kills_of_one_cluster(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     """The smoke test ends it: kills, whose run judges all, and leaves a picture and a history."""
     report = survive_kills(cluster, tmp_path)
     assert (tmp_path / "smoke.png").read_bytes().startswith(PNG)

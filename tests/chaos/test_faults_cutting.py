@@ -46,7 +46,7 @@ def bad_networks(network: Network) -> list[FaultOfOne]:
     ]
 
 
-def test_the_others_go_on_while_one_is_cut_off_and_nothing_is_lost(tmp_path: Path) -> None:
+def test_processes_go_on_while_one_is_cut_off_and_nothing_is_lost(tmp_path: Path) -> None:
     try:
         network = chaos_network()
     except NoNamespacesError as error:

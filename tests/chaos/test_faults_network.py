@@ -115,7 +115,7 @@ def test_healing_one_partition_leaves_an_equal_one(network: Network, posts: list
     assert two.receive() == "healed"
 
 
-def test_about_so_many_percent_are_lost(network: Network, posts: list[Post]) -> None:
+def test_a_lossy_link_loses_about_the_given_percentage_of_packets(network: Network, posts: list[Post]) -> None:
     one, two, _ = posts
     lossy = network.lose(one.host, 30)
     for number in range(2000):

@@ -64,7 +64,7 @@ def started(made: list[Child], directory: Path, code: str, point: str = "") -> C
     return child
 
 
-def test_a_crash_at_a_point_that_several_shards_reach_at_once_is_one(made: list[Child], tmp_path: Path) -> None:
+def test_a_point_that_several_shards_reach_at_once_is_one_crash(made: list[Child], tmp_path: Path) -> None:
     """One alone begins the file that says so: of ten processes some would have left it empty."""
     for number in range(10):
         child = started(made, tmp_path / str(number), REACH_TOGETHER, "applied")
@@ -72,7 +72,7 @@ def test_a_crash_at_a_point_that_several_shards_reach_at_once_is_one(made: list[
         child.note_end()
 
 
-def test_a_crash_at_the_armed_point_is_one(made: list[Child], tmp_path: Path) -> None:
+def test_an_end_at_the_armed_point_is_the_awaited_crash(made: list[Child], tmp_path: Path) -> None:
     child = started(made, tmp_path, REACHES, "applied")
     child.wait_for_crash("applied")
     child.note_end()
@@ -80,7 +80,7 @@ def test_a_crash_at_the_armed_point_is_one(made: list[Child], tmp_path: Path) ->
     assert not child.crash_points.armed("applied")
 
 
-def test_another_end_is_no_crash_at_the_point(made: list[Child], tmp_path: Path) -> None:
+def test_an_end_at_no_point_is_not_the_awaited_crash(made: list[Child], tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="child-1 ended with 3, at no point instead of 'applied'"):
         started(made, tmp_path / "failed", FAILS, "applied").wait_for_crash("applied")
     killed = started(made, tmp_path / "killed", WAITS, "applied")
@@ -90,7 +90,7 @@ def test_another_end_is_no_crash_at_the_point(made: list[Child], tmp_path: Path)
         killed.wait_for_crash("applied")
 
 
-def test_a_crash_at_another_point_is_not_the_awaited_one(made: list[Child], tmp_path: Path) -> None:
+def test_an_end_at_another_point_is_not_the_awaited_crash(made: list[Child], tmp_path: Path) -> None:
     child = started(made, tmp_path, REACHES, "applied")
     with pytest.raises(AssertionError, match="at applied instead of 'produced'"):
         child.wait_for_crash("produced")

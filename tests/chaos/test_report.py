@@ -22,7 +22,7 @@ def test_a_gap_behind_the_end_is_another_faults() -> None:
     assert longest_gap([0.0, 1.0, 2.0, 9.0], 0.0, 1.5) == 1.0
 
 
-def test_one_that_a_fault_begins_is_not_that_of_the_fault_before() -> None:
+def test_a_gap_that_a_fault_begins_is_not_that_of_the_fault_before() -> None:
     times = [*EVERY_SECOND, 9.9, 40.0]
     assert longest_gap(times, 5.0, 10.0) == 1.0
     assert longest_gap(times, 10.0, 41.0) == 30.0

@@ -1,4 +1,4 @@
-"""Which fault comes next, and that the mix has each of them under a name of its own."""
+"""A schedule says which fault comes next, and a mix has each fault under a name of its own."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 TIMEOUT_S = 120.0
 
 
-def test_one_that_is_ended_by_sigterm_leaves_no_processes_and_no_files(tmp_path: Path) -> None:
+def test_a_bench_that_is_ended_by_sigterm_leaves_no_processes_and_no_files(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "bench", "process", "--quick"]
     env = os.environ | {"TMPDIR": str(tmp_path)}
     said: list[str] = []

@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(540)]
 _TIMEOUT_S = 480.0
 
 
-def test_it_compares_take_over_hand_over_and_kill(bootstrap: str) -> None:
+def test_bench_failover_compares_take_over_hand_over_and_kill(bootstrap: str) -> None:
     command = [sys.executable, "-m", "bench", "failover", "--quick", "--json", "-b", bootstrap]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
     print(ended.stderr, file=sys.stderr)

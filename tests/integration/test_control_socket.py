@@ -182,7 +182,7 @@ def test_a_transaction_is_settled_by_the_node_that_is_active(cli: Cli, left: Lef
     assert node.running
 
 
-def test_which_node_is_asked_is_said_when_it_is_not_clear(cli: Cli, settings: Settings, node: Child) -> None:
+def test_a_command_names_the_nodes_when_it_is_not_clear_which_to_ask(cli: Cli, settings: Settings, node: Child) -> None:
     with served_node(cli.env(), Path(cli.directory), "broker b", "standby", NODE) as another:
         said = cli.fails("queues", "--node", code=2)
         assert "broker a, broker b: --node=NAME" in said

@@ -31,7 +31,7 @@ LIMIT_S = 60.0
 CLEANED_S = 200.0
 NODES = ("one", "two")
 REPORTS = 720
-"""Of one node in an hour."""
+"""The number of reports that one node writes in an hour."""
 
 
 def configure(settings: Settings, **wanted: str) -> None:
@@ -47,7 +47,7 @@ def configure(settings: Settings, **wanted: str) -> None:
 
 
 def report(settings: Settings, times: int) -> None:
-    """As many reports of each node, one after the other."""
+    """Each node reports so many times, one after the other."""
     row = {name: NodeStatus(name=name, role="standby", fit=True, host="machine-1", reason="started") for name in NODES}
     producer = kafka_of(settings).plain_producer()
     for number in range(times):
@@ -91,7 +91,7 @@ def test_reports_of_an_hour_go_with_their_segments(bootstrap: str, tmp_path: Pat
     open_journal(kafka_of(settings), settings, clock=time.monotonic, timeout_s=LIMIT_S)
 
 
-def test_a_control_topic_that_would_keep_them_is_refused(bootstrap: str, tmp_path: Path) -> None:
+def test_a_control_topic_that_would_keep_old_reports_is_refused(bootstrap: str, tmp_path: Path) -> None:
     settings = made_journal(bootstrap, tmp_path, shards=1)
     configure(settings, segment_ms="604800000")
     with pytest.raises(TopicError, match=f"segment.ms=604800000 and needs {CONTROL_SEGMENT_MS}: kafka-configs"):

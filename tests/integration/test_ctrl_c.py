@@ -19,7 +19,7 @@ from tests.support.processes.terminal import Terminal
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
 
 
-def test_a_worker_leaves_its_group(bootstrap: str, tmp_path: Path) -> None:
+def test_a_worker_that_ctrl_c_ends_leaves_its_group(bootstrap: str, tmp_path: Path) -> None:
     settings = made_journal(bootstrap, 2, tmp_path / "made")
     env = command_env(bootstrap, settings.journal, tmp_path)
     with Terminal("worker", env=env, log=tmp_path / "log") as worker:
@@ -31,7 +31,7 @@ def test_a_worker_leaves_its_group(bootstrap: str, tmp_path: Path) -> None:
     assert KafkaClients(bootstrap).cluster().group_members(worker_group(settings.journal), DEADLINE_S) == []
 
 
-def test_everything_that_up_started_is_gone(tmp_path: Path) -> None:
+def test_everything_that_up_started_is_gone_after_ctrl_c(tmp_path: Path) -> None:
     env = {name: value for name, value in os.environ.items() if not name.startswith("KAFKA_JOURNAL_BOOTSTRAP")}
     env |= {"KAFKA_JOURNAL_DIRECTORY": str(tmp_path / "state")}
     with Terminal("up", "--dir", str(tmp_path / "kafka"), env=env, log=tmp_path / "log") as up:

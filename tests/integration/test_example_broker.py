@@ -141,7 +141,7 @@ def check_kills(kills: int, *arguments: str, env: Mapping[str, str] | None = Non
     for _ in range(kills):
         with broker(*arguments, env=env) as (process, port):
             asyncio.run(traffic.run(port, process))
-    consumed, unknown = set(traffic.consumed), set(traffic.acknowledging)  # of those killed
+    consumed, unknown = set(traffic.consumed), set(traffic.acknowledging)  # by the killed brokers
     before = len(traffic.taken)
     with broker(*arguments, env=env) as (process, port):
         asyncio.run(traffic.send_the_rest(port))

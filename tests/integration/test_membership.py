@@ -77,7 +77,7 @@ def test_a_session_that_the_brokers_refuse_is_told(group: Group) -> None:
     member.leave()
 
 
-def test_one_that_an_error_has_ended_says_so_and_another_takes_its_place(group: Group) -> None:
+def test_a_member_that_an_error_has_ended_says_so_and_another_takes_its_place(group: Group) -> None:
     clients = group.kafka
     ended = clients.membership(f"{group.name}.node", "", "first", session_timeout_ms=6000, heartbeat_ms=300)
     wait_until(lambda: ended.ended)

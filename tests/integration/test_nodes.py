@@ -127,7 +127,7 @@ def reported_fit(settings: Settings, name: str) -> bool:
 
 
 def members(settings: Settings) -> set[str]:
-    """Of the nodes' group."""
+    """Client ids of the members of the nodes' group."""
     with closing(kafka_of(settings).cluster()) as cluster:
         return {member.client_id for member in cluster.group_members(node_group(settings.journal), DEADLINE_S)}
 
@@ -198,7 +198,7 @@ def test_a_preferred_node_gets_the_journal_back(start: Start) -> None:
     second.wait_for("role", role="standby", fit=True)
 
 
-def test_of_three_nodes_the_named_one_follows_and_then_one_of_the_others(
+def test_a_named_node_follows_the_active_one_of_three_and_then_an_unnamed_one(
     start: Start, settings: Settings, tmp_path: Path
 ) -> None:
     first, second = active_and_standby(start)

@@ -25,13 +25,13 @@ TOPIC = "orders"
 
 
 def leaders(kafka: EmbeddedKafka, topic: str) -> list[int]:
-    """Of its partitions, in their order."""
+    """The leaders of the topic's partitions, in the partitions' order."""
     told = AdminClient({"bootstrap.servers": kafka.bootstrap_servers}).list_topics(topic, timeout=TIMEOUT_S)
     return [each.leader for _, each in sorted(told.topics[topic].partitions.items())]
 
 
 def coordinator(name: str, led_by: list[int]) -> int:
-    """Of a group or a transactional id: who leads the partition that Java's hash of the name gives."""
+    """The coordinator of a group or a transactional id leads the partition that Java's hash of the name gives."""
     code = 0
     for char in name.encode():
         code = (code * 31 + char) % 2**32
@@ -99,7 +99,7 @@ def test_offsets_end_in_time_when_their_coordinator_dies_and_a_new_instance_comm
         assert scene.offset() == 5
 
 
-def test_who_has_asked_a_coordinator_before_is_told_by_the_next_one_too(tmp_path: Path) -> None:
+def test_a_client_of_a_coordinator_that_died_is_answered_by_the_next_one(tmp_path: Path) -> None:
     """The first is asked by a client that it has answered before, and is not the group's coordinator any more: the
     process of one that librdkafka ends is another's."""
     with EmbeddedKafka(tmp_path / "kafka", brokers=3, attached=True, jvm_options=JVM_OPTIONS) as kafka:

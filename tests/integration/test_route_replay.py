@@ -121,7 +121,7 @@ def test_a_replay_that_is_killed_and_run_again_has_sent_everything_exactly_once_
     assert not any("kafka-journal.replayed" in dict(record.headers() or []) for record in first)
 
 
-def test_ids_are_a_range_too_and_what_cannot_be_is_said(bootstrap: str, tmp_path: Path) -> None:
+def test_a_replay_takes_ids_as_a_range_and_refuses_ranges_that_cannot_be(bootstrap: str, tmp_path: Path) -> None:
     topic = create_topic(bootstrap, new_name())
     settings = with_route(bootstrap, tmp_path / "own", topic)
     env = env_of(settings, tmp_path / "command")

@@ -128,7 +128,7 @@ class Cast:
         return "\n".join(process.told() for process in (*self.workers, self.node))
 
     def revive(self) -> None:
-        """As whoever runs them would: librdkafka may end a worker when Kafka dies."""
+        """Processes that ended start again, as an operator would do it: librdkafka may end a worker when Kafka dies."""
         for worker in self.workers:
             if not worker.running:
                 self.by_themselves += 1
@@ -251,7 +251,7 @@ def test_the_bridges_crash_on_the_way_out_repeats_no_message(bootstrap: str, tmp
             store.send(message(2), ["q"])
             store.send(message(3), ["q"]).wait()
             wait_until(lambda: not worker.running)
-            store.send(message(4), ["q"]).wait()  # whose client never hears of it
+            store.send(message(4), ["q"]).wait()  # its client never hears of it
         points.disarm()
         worker.start()
         with active_store(settings) as store:

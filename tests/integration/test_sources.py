@@ -460,7 +460,7 @@ def test_nothing_is_taken_of_a_topic_that_was_made_anew_between_two_looks(bootst
 
 
 def set_offset(bootstrap: str, group: str, place: TopicPartition) -> None:
-    """As tools do it."""
+    """Tools of Kafka commit an offset for a group in this way, beside its consumers."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     asked = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, [place])])
     asked[group].result(DEADLINE_S)

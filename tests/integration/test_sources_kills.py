@@ -37,7 +37,7 @@ from tests.support.waiting import wait_until
 
 ROUNDS = 8 if LONG else 1
 RECORDS = 100_000 if LONG else 0
-"""That is how many; in the short form as many as come meanwhile."""
+"""The number of records that are produced; 0, in the short form, for as many as fit between the kills."""
 WORKERS = ("one", "two") if LONG else ("one",)
 BURST = 14 if LONG else 7
 SEED = seed(6)
@@ -59,7 +59,7 @@ ENV = {
 
 
 def env_of(settings: Settings) -> dict[str, str]:
-    """Of the journal's nodes and workers."""
+    """The environment of the journal's nodes and workers."""
     return ENV | {"KAFKA_JOURNAL_REPLICATION": str(settings.replication)}
 
 
@@ -153,7 +153,7 @@ class Cast:
         ]
         routing = RoutingConfig.model_validate({"sources": sources})
         self._dead: Machine | None = None
-        """That is to stay so for a while."""
+        """A node that was killed, and is not to be started again yet."""
         self._kafka = kafka
         self._topics = (topic, plain)
         self._stream = stream
@@ -221,7 +221,7 @@ class Cast:
         self._dead = None
 
     def stop_active(self, chance: random.Random) -> None:
-        """It becomes a zombie."""
+        """The active node is stopped until the other one is active, and then goes on as a zombie."""
         active, standby = self._active_and_standby()
         active.pause()
         self._wait_active(standby)

@@ -39,7 +39,7 @@ PARTITIONS = 3
 
 
 def no_text(size: int) -> bytes:
-    """Of which compression leaves as much."""
+    """Random bytes that are no UTF-8, and that no compression makes shorter."""
     return b"\xff" + os.urandom(size)
 
 
@@ -61,7 +61,7 @@ def with_letters(settings: Settings, topic: str, letters: str, other: str) -> Se
     )
 
 
-def test_of_dead_letters_for_several_partitions_the_one_that_kafka_refuses_stops_its_source_at_its_place(
+def test_a_dead_letter_that_kafka_refuses_among_those_for_other_partitions_stops_its_source_at_its_place(
     bootstrap: str, journal: Settings
 ) -> None:
     topic, other = (create_topic(bootstrap, new_name()) for _ in range(2))

@@ -132,7 +132,7 @@ def test_requests_wait_through_a_failover_and_each_is_answered_once(bootstrap: s
         assert ready(node.store, border.ask) == 0
 
 
-def test_of_two_replies_in_one_batch_the_first_counts(bootstrap: str, journal: Settings) -> None:
+def test_the_first_of_two_replies_in_one_batch_counts(bootstrap: str, journal: Settings) -> None:
     border = Border(bootstrap, journal)
     with taking(border.settings, border.queues) as node:
         asked = border.request(node.store, b"?")

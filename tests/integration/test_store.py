@@ -96,7 +96,7 @@ def orders(store: MessageStore, queue: str, history: list[dict[str, Any]]) -> li
 
 
 def check_in_doubt(store: MessageStore, history: list[dict[str, Any]]) -> None:
-    """It is listed, holds its message, and takes effect by its commit."""
+    """The transaction in doubt is listed, holds its message, and takes effect by its commit."""
     (prepared,) = [line for line in history if "prepared" in line]
     (info,) = store.in_doubt()
     assert (info.tx, info.data) == (prepared["prepared"], b"xid")

@@ -84,7 +84,7 @@ def test_no_client_of_fausts_makes_the_topic_that_it_asks_for(guarded: str) -> N
     assert topic not in topics(guarded)
 
 
-def test_a_journals_topic_that_was_deleted_stays_so(guarded: str, tmp_path: Path) -> None:
+def test_a_journals_topic_that_was_deleted_stays_deleted(guarded: str, tmp_path: Path) -> None:
     settings = made_journal(guarded, tmp_path, shards=1)
     wal = wal_topic(settings.journal)
     delete_topic(guarded, wal)

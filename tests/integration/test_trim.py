@@ -161,14 +161,16 @@ def test_a_transaction_in_doubt_holds_the_wal_until_it_is_settled(bootstrap: str
         assert set(trimmed.epoch()) == {1, 2, 3, 4}
 
 
-def test_without_an_archive_it_takes_a_word_and_with_one_its_mark_holds(journal: Trimmed) -> None:
+def test_a_trim_without_an_archive_has_to_be_asked_for_and_one_with_an_archive_keeps_to_its_mark(
+    journal: Trimmed,
+) -> None:
     assert "has no archive" in journal.command("trim", "--yes", code=1)
     assert journal.starts() == [0, 0]
     settings = journal.settings
     kafka = kafka_of(settings)
     rows = open_journal(kafka, settings, clock=time.monotonic, timeout_s=30.0)
     uuid = rows.require_identity(settings.journal).journal
-    # of the first shard alone: the other is not archived at all yet
+    # only the first shard has an archive's mark: the other is not archived at all yet
     row = Archive(journal=uuid, shard=0, offset=1, archive=bytes(16), path="/a")
     producer = kafka.plain_producer()
     producer.send([control_row(settings.journal, archive_key(0), row)], 30.0)

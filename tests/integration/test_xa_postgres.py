@@ -42,7 +42,7 @@ STEPS = [
     "before journal delete",
     "after journal delete",
 ]
-"""Of a transfer, in order; what waits for nobody has no `durable`."""
+"""The steps of a transfer, in order. A call that waits for nothing has no step `durable`."""
 
 DECIDED = STEPS.index("store commit durable")
 PREPARED = STEPS.index("after postgres prepare")
@@ -55,7 +55,7 @@ REFUSED = [
     "before postgres rollback",
     "after postgres rollback",
 ]
-"""Of a transfer that somebody refuses once all have prepared."""
+"""The steps of a transfer that a participant refuses once all have prepared."""
 
 RECOVERIES = {
     DECIDED: [
@@ -150,7 +150,7 @@ def local_site(postgres: Postgres, tmp_path: Path) -> Site:
     )
 
 
-def test_both_agree_wherever_a_transfer_is_killed(local_site: Site) -> None:
+def test_store_and_postgres_agree_wherever_a_transfer_is_killed(local_site: Site) -> None:
     assert local_site.transfer(NEVER) == [*STEPS, "done"]
     for step, name in chosen(STEPS):
         assert local_site.transfer(step)[-1] == name
@@ -158,7 +158,7 @@ def test_both_agree_wherever_a_transfer_is_killed(local_site: Site) -> None:
     local_site.check(nothing_left=True)
 
 
-def test_both_agree_wherever_an_abort_is_killed(local_site: Site) -> None:
+def test_store_and_postgres_agree_wherever_an_abort_is_killed(local_site: Site) -> None:
     assert local_site.transfer(NEVER, refused=True) == [*REFUSED, "done"]
     local_site.check(nothing_left=True)
     for step in range(PREPARED + 1, len(REFUSED)):
@@ -168,7 +168,7 @@ def test_both_agree_wherever_an_abort_is_killed(local_site: Site) -> None:
 
 
 @pytest.mark.parametrize("killed_at", list(RECOVERIES))
-def test_both_agree_wherever_a_recovery_is_killed(local_site: Site, killed_at: int) -> None:
+def test_store_and_postgres_agree_wherever_a_recovery_is_killed(local_site: Site, killed_at: int) -> None:
     steps = RECOVERIES[killed_at]
     for step, name in chosen(steps):
         local_site.transfer(killed_at)
@@ -181,7 +181,7 @@ def test_both_agree_wherever_a_recovery_is_killed(local_site: Site, killed_at: i
 
 
 @pytest.mark.kafka
-def test_both_agree_over_kafka(
+def test_store_and_postgres_agree_over_kafka(
     postgres: Postgres, bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     journal = new_journal(bootstrap, 2, directory=tmp_path / "command")

@@ -1,4 +1,4 @@
-"""Which bounds are explored: where the whole protocol must hold, and where each removed step shows.
+"""The bounds that are explored: where the whole protocol must hold, and where each removed step shows.
 
 The bounds of a removal are the smallest that were found to show it; more faults only make the search longer.
 """

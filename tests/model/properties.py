@@ -16,7 +16,7 @@ def broken_state(world: World) -> str | None:
 
 @lru_cache(maxsize=100_000)
 def broken_wal(wal: tuple[Log, ...]) -> str | None:
-    """Of the committed WAL alone: one epoch once, fenced, the chain, exactly once, atomic."""
+    """What the committed WAL breaks by itself: one epoch once, fenced, the chain, exactly once, atomic."""
     for shard, log in enumerate(wal):
         epoch, number, groups = 0, 0, set[int]()
         for frame in log:
@@ -39,7 +39,7 @@ def broken_wal(wal: tuple[Log, ...]) -> str | None:
 
 @lru_cache(maxsize=100_000)
 def broken_outcome(wal: tuple[Log, ...], outcomes: tuple[Outcome, ...]) -> str | None:
-    """Of what was said: durable (done is committed in every shard), and never failed but committed.
+    """What the outcomes that nodes told break: durable (done is committed in every shard), never failed but committed.
 
     That what is done lies before the next epoch's marker follows from "fenced" above.
     """

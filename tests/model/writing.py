@@ -184,7 +184,7 @@ def _is_written(wal: tuple[Log, ...], group: int | None) -> bool:
 
 
 def fenced(world: World, n: int) -> World:
-    """It sends nothing more; a group in hand is still to be settled by reading."""
+    """The fenced node sends nothing more; a group in hand is still to be settled by reading."""
     return world.node(n, at=At.FENCED, produced=0) if world.nodes[n].group is not None else idle(world, n)
 
 

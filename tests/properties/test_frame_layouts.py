@@ -97,7 +97,7 @@ def test_a_damaged_frame_is_what_its_message_is(value: Frame, draw: st.DataObjec
     assert found(bytes(raw)) == found_by_message(bytes(raw))
 
 
-def test_whatever_byte_is_another_or_missing_it_is_what_its_message_is() -> None:
+def test_a_frame_with_any_byte_changed_or_missing_is_what_its_message_is() -> None:
     value = frame(3, add(5, b"data"), update(4, b"x" * 130, subject=1), delete(3), update(2), add(1, b"a"))
     raw = as_written(value)
     assert isinstance(found(raw), SortedFrame)

@@ -95,7 +95,7 @@ def test_records_in_columns_are_operations_one_by_one(operations: list[AnyOperat
 
 
 @given(st.lists(st.one_of(some_new, some_deleted, some_plain), min_size=1, max_size=6))
-def test_in_a_transaction_they_are_the_same_too(operations: list[AnyOperation]) -> None:
+def test_records_in_columns_in_a_transaction_are_operations_one_by_one(operations: list[AnyOperation]) -> None:
     told: list[object] = []
     for each in (operations, one_by_one(operations)):
         core = active_core(Committing(SHARDS), LIMITS, LIVE, shards=SHARDS)
@@ -111,7 +111,7 @@ def test_in_a_transaction_they_are_the_same_too(operations: list[AnyOperation]) 
     assert told[0] == told[1]
 
 
-def test_a_run_that_fills_frames_is_in_the_same_ones() -> None:
+def test_a_run_that_fills_frames_is_in_those_of_its_operations_one_by_one() -> None:
     ids = [make_id(number, 4) for number in range(5, 1000)]
     run: list[AnyOperation] = [
         NewRecords(1, ids, [b"x" * (number % 90) for number in range(len(ids))], 2, 7),
@@ -124,7 +124,7 @@ def test_a_run_that_fills_frames_is_in_the_same_ones() -> None:
     assert found == taken(one_by_one(run))
 
 
-def test_both_ways_are_seen() -> None:
+def test_records_in_columns_are_accepted_and_refused() -> None:
     fits = NewRecords(1, [make_id(5, 4), make_id(6, 4)], [b"a", _LONG[0]], 2, 7)
     assert taken([fits]) is not None
     assert taken([fits, fits]) is None

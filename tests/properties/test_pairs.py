@@ -129,7 +129,7 @@ def test_a_pair_is_its_operations_one_by_one(calls: list[Callable[[Side], None]]
     assert paired.writer.frames == single.writer.frames
 
 
-def test_both_refusals_are_seen() -> None:
+def test_a_pair_is_refused_for_a_lock_and_for_a_full_queue() -> None:
     side = Side(paired=True)
     side.core.update(LIVE[0], 5, b"", tx=TX)
     side.core.delete(LIVE[1], TX)

@@ -50,7 +50,7 @@ messages = st.builds(
 
 
 def quick(data: bytes) -> tuple[bytes, list[Header]] | None:
-    """As the router asks, which looks at the address."""
+    """The quick way's record, asked for as the router does: it looks at the address first."""
     if len(data) < 2 or data[0] != 0x0A or data[1] >= 0x80:
         return None
     end = 2 + data[1]
@@ -66,7 +66,7 @@ def of_the_parsed(message: pb.Message) -> tuple[bytes, list[Header]]:
 
 
 @given(messages)
-def test_both_ways_give_the_same_of_every_message(message: Message) -> None:
+def test_the_quick_way_gives_what_the_parser_gives_or_nothing(message: Message) -> None:
     data = encode_message(message)
     found = quick(data)
     assert found is None or found == of_the_parsed(pb.Message.FromString(data))
@@ -76,7 +76,7 @@ def test_both_ways_give_the_same_of_every_message(message: Message) -> None:
     st.dictionaries(st.text(max_size=8).filter(lambda name: not belongs_to_headers(name)), values, max_size=3),
     times,
 )
-def test_what_most_messages_are_is_not_left_to_the_parser(properties: dict[str, Value], timestamp: int) -> None:
+def test_a_plain_message_is_not_left_to_the_parser(properties: dict[str, Value], timestamp: int) -> None:
     kept = {
         name: value
         for name, value in properties.items()
@@ -115,7 +115,7 @@ def test_damaged_bytes_are_not_taken_for_a_message(message: Message, data: st.Da
     values,
     st.sampled_from(["typed", "text"]),
 )
-def test_records_have_the_same_key_and_headers_either_way(
+def test_the_quick_way_gives_records_the_key_and_headers_that_the_parser_gives(
     message: Message, name: str, header: Value, value: Value, key_format: str
 ) -> None:
     target = {"topic": "t", "key": [f"header:{name}", "message-id"], "key_format": key_format}

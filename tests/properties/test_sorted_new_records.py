@@ -48,7 +48,7 @@ def folded(groups: list[list[Operation]], plain: set[int], checkpoints: set[int]
 
 
 @given(frames, places, places, st.booleans())
-def test_they_leave_what_the_frames_leave(
+def test_sorted_frames_of_new_records_leave_what_the_frames_leave(
     groups: list[list[Operation]], plain: set[int], checkpoints: set[int], restart: bool
 ) -> None:
     as_they_are = folded(groups, set(range(len(groups) + 1)), checkpoints, restart=restart)

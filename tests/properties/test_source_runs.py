@@ -180,7 +180,7 @@ def test_small_batches_one_after_the_other_are_the_large_one(
         assert (found, offsets) == (messages(whole), whole.offsets)
 
 
-def test_runs_are_there(scene: Scene) -> None:
+def test_plain_records_of_a_batch_are_in_runs(scene: Scene) -> None:
     plain = [SourceRecord("a", part, offset, 5, b"k", b"v", []) for part in (0, 1) for offset in range(3)]
     other = SourceRecord("b", 0, 0, 5, b"k", b"v", [("jms.string.JMSCorrelationID", b"c")])
     batch = scene.converter(Sources, 10**6).batch([*plain, other, *plain], 100, 1)

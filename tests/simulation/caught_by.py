@@ -1,4 +1,4 @@
-"""Of mutations that few seeds catch, one that does: it is tried first.
+"""One seed for each mutation that few seeds catch: it is tried first.
 
 A seed's life changes with the product and with the simulation. One that catches nothing any more costs only time, as
 all seeds are tried in turn then. `python -m tests.simulation.caught_by` prints the table anew, in a few minutes.

@@ -45,7 +45,7 @@ class Clocks:
         self._ahead_s[machine] -= seconds
 
     def suspend(self, machine: str, seconds: float) -> None:
-        """It sleeps for so long, or until it is woken; what runs on it is to be frozen meanwhile."""
+        """The machine sleeps for so long, or until it is woken; what runs on it is to be frozen meanwhile."""
         self._asleep_since.setdefault(machine, self._scheduler.now())
         self._scheduler.call_at(self._scheduler.now() + seconds, lambda: self.wake(machine))
 

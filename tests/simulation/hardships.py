@@ -239,7 +239,7 @@ class Hardships:
         self._require_current(active, seconds)
 
     def _require_current(self, active: NodeProcess, seconds: float) -> None:
-        """It was active, and nobody took over, and Kafka answered at once for so long."""
+        """A node stays current that was active for so long while nobody took over and Kafka answered at once."""
         core, history = active.core, self._history
         if not active.active or core is None or history.losses or history.is_slow:
             return

@@ -126,7 +126,7 @@ class NodeCopy:
         self._met = error
 
     def _mend(self) -> None:
-        """As `LocalTables` mends a copy. Raises what that meets."""
+        """The copy is mended as `LocalTables` does it. Errors of the mending are raised."""
         if self._met is None:
             return
         self._scheduler.pause(self._chance.choice((0.05, 0.5)))
@@ -180,7 +180,7 @@ class NodeCopy:
         return self._setting.identity
 
     def follow(self, loader: Callable[[], Loader]) -> None:
-        """It is followed from its making on."""
+        """Following needs no call here: this copy is followed from its making on."""
 
     def fitness(self) -> Fitness:
         behind = self.replica.behind(self._ends)

@@ -49,7 +49,7 @@ class SimulatedReader:
         self._records_per_poll = records_per_poll
         self._positions: dict[int, int] = {}
         self._leader_epochs: dict[int, int] = {}
-        """Of what was read last before each position, where that is known."""
+        """The leader epoch of what was read last before each position, where that is known."""
         self._seen = -1
         """The number of the topic's version at which there was nothing: until there is another, no need to look."""
         self._seen_of: Version | None = None

@@ -133,7 +133,7 @@ class Setting:
         return Identity(magic=MAGIC, format=FORMAT, journal=UUID, name=JOURNAL, shards=self.shards)
 
     def create_topics(self) -> None:
-        """As `init` does, in times that a simulation can live through."""
+        """Make the topics that `init` makes, with times that a simulation can live through."""
         self.broker.create_topic(wal_topic(JOURNAL), self.shards, 1, {"cleanup.policy": "delete"})
         self.create_table()
         self.broker.create_topic(control_topic(JOURNAL), 1, 1, self._compacted())

@@ -34,7 +34,7 @@ class Sorting:
 
 
 def _received(frame: SortedFrame) -> SortedFrame:
-    """As it comes from another process: ids are bytes."""
+    """The frame as it comes from another process: ids are bytes."""
     return frame._replace(
         runs=[
             run._replace(added=bytes(run.added), updated=bytes(run.updated), deleted=bytes(run.deleted))

@@ -160,7 +160,7 @@ def test_a_copy_that_was_away_shows_no_mark_in_a_part_of_the_log_that_may_have_b
     assert table.records() == {2: b"b", 3: b"a", 4: b"a", 5: b"a"}
 
 
-def test_a_copy_that_is_stopped_while_it_follows_shows_no_mark_of_a_compacted_part_either() -> None:
+def test_a_copy_that_is_stopped_while_it_follows_shows_no_mark_of_a_compacted_part() -> None:
     table = Table()
     table.checkpoint(0, {1: b"a"})
     replica = table.up_to_date(records_per_poll=1)

@@ -30,7 +30,7 @@ def open_foreign(stage: Stage, shard: int = 0, *, seconds: float = FOREIGN_S) ->
 
 
 @pytest.mark.parametrize("shard", [0, 1])
-def test_a_successor_goes_on_from_the_last_frame_that_it_hides(shard: int) -> None:
+def test_a_successor_goes_on_from_the_last_frame_that_a_foreign_transaction_hides(shard: int) -> None:
     stage = Stage(shards=2)
     first = stage.active_node("first")
     log = open_foreign(stage, shard)
@@ -50,7 +50,7 @@ def test_a_successor_goes_on_from_the_last_frame_that_it_hides(shard: int) -> No
     stage.judge()
 
 
-def test_a_group_that_it_hides_is_not_sent_again() -> None:
+def test_a_group_that_a_foreign_transaction_hides_is_not_sent_again() -> None:
     stage = Stage()
     node = stage.active_node("node")
     log = open_foreign(stage)
@@ -67,7 +67,7 @@ def test_a_group_that_it_hides_is_not_sent_again() -> None:
     stage.judge()
 
 
-def test_a_group_that_it_hides_for_too_long_has_an_unknown_outcome() -> None:
+def test_a_group_that_a_foreign_transaction_hides_for_too_long_has_an_unknown_outcome() -> None:
     stage = Stage()
     node = stage.active_node("node")
     open_foreign(stage, seconds=60.0)

@@ -45,7 +45,7 @@ def test_a_shard_that_comes_back_goes_on_without_a_recovery() -> None:
     assert recoveries(stage, stage.worker) == before
     stage.worker.wanted = frozenset({0, 1})
     stage.run(1.0)
-    assert recoveries(stage, stage.worker) == before + 1  # of the one that was away
+    assert recoveries(stage, stage.worker) == before + 1  # the shard that was away recovers
     for record_id in range(1, 9):
         write(stage, node, record_id)
     stage.until(lambda: len(stage.worker.caught_up) == 2)

@@ -103,8 +103,7 @@ class WorkerProcess:
                 raise
 
     def _answer(self, worker: Worker, chance: Random) -> None:
-        """As `streams.reading.reader.Reader`: answer one reader after the other, until one of them says that it is
-        done."""
+        """Answer one reader after the other, like `streams.reading.reader.Reader`, until one says that it is done."""
         scheduler, answering = self._setting.scheduler, ShellAnswers(worker)
         while True:
             reader = self.reader = Process(f"{self._name}, reader")

@@ -16,7 +16,7 @@ SHARED_KAFKA = "shared_kafka"
 """What a test process is told by the one that started it: where the broker is that they all use."""
 
 _TRIES = 4
-"""Of a start, on a machine that is too busy for one."""
+"""How often a start is tried, as a machine may be too busy for one."""
 
 
 def shared_kafka(config: pytest.Config) -> Path | None:

@@ -23,7 +23,7 @@ class Judgement:
 
 
 def settings_of(bootstrap: str, journal: str, directory: Path, **more: object) -> Settings:
-    """Of a node in this process."""
+    """The settings of a node in this process."""
     return load_settings(
         None, **{"bootstrap_servers": bootstrap, "journal": journal, "directory": directory, "node": "judge", **more}
     )

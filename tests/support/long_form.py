@@ -11,10 +11,10 @@ NAME = "KAFKA_JOURNAL_TEST_LONG"
 LONG = os.environ.get(NAME) == "1"
 
 long_form = pytest.mark.skipif(not LONG, reason=f"takes minutes: `make chaos` runs it, or set {NAME}=1")
-"""Of tests that have no short form."""
+"""The mark of tests that have no short form."""
 
 BROKERS = 3 if LONG else 1
-"""That tests which kill them run on: the fixture `brokers`."""
+"""The number of brokers for tests that kill some (the fixture `brokers`)."""
 
 
 def seed(otherwise: int) -> int:

@@ -168,7 +168,7 @@ def _by_key(load: Iterable[Line]) -> dict[tuple[str, int], Line]:
 
 
 def happenings(effective: Iterable[Iterable[Line]], shards: int) -> list[list[Line]]:
-    """Of each shard, the operations that took effect, in order. No transaction here deletes what it added."""
+    """The operations that took effect, in order, shard by shard. No transaction here deletes what it added."""
     model = ScriptModel(shards)
     happened: list[list[Line]] = [[] for _ in range(shards)]
     for lines in effective:

@@ -188,7 +188,7 @@ def _readable(root: Path) -> None:
 
 
 def _programs(versions: Path) -> Path | None:
-    """Of the newest version."""
+    """The folder with the newest version's programs; None without any."""
     found = [path.parent for path in versions.glob("*/bin/postgres")]
     return max(found, key=lambda path: int(path.parent.name), default=None)
 

@@ -54,7 +54,7 @@ class RecordTable:
 
     rows: dict[int, Row] = field(default_factory=dict)
     told: dict[int, Row] = field(default_factory=dict)
-    """As of the last `changes`."""
+    """The rows as they were at the last `changes`."""
     offset: int = 0
     last_id: int = 10
 

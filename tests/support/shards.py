@@ -10,7 +10,7 @@ from tests.support.build import JOURNAL
 
 
 def shard_config(journal: str, **changes: Any) -> ShardConfig:
-    """Of a journal with one shard, which makes a checkpoint of whatever there is, but for `changes`."""
+    """The configuration of a journal with one shard, which checkpoints whatever there is; `changes` go first."""
     config = ShardConfig(
         journal=journal,
         journal_uuid=JOURNAL,

@@ -242,7 +242,7 @@ class MemoryDatabase:
 
 
 class MemoryConnection:
-    """As PEP 249 has it. What was not prepared is gone with the connection."""
+    """A connection as PEP 249 describes it. What was not prepared is gone with the connection."""
 
     def __init__(self, database: MemoryDatabase) -> None:
         self._database = database

@@ -13,9 +13,9 @@ def test_a_gap_that_ended_before_is_of_no_interest() -> None:
     assert longest_gap([1.0, 4.0, 4.5, 5.5], after=4.2) == 1.0
 
 
-def test_one_that_had_begun_before_counts_whole() -> None:
+def test_a_gap_that_had_begun_before_counts_whole() -> None:
     assert longest_gap([1.0, 4.0], after=3.0) == 3.0
 
 
-def test_there_is_none_without_two_times() -> None:
+def test_there_is_no_gap_without_two_times() -> None:
     assert longest_gap([], after=0.0) == longest_gap([1.0], after=0.0) == 0.0

@@ -13,7 +13,9 @@ ROOT = Path(__file__).parents[2]
 
 def needs(java_home: Path) -> subprocess.CompletedProcess[str]:
     """`make` as far as what it needs."""
-    env = {name: value for name, value in os.environ.items() if name != "MAKEFLAGS"}  # of a `make test` that runs this
+    env = {
+        name: value for name, value in os.environ.items() if name != "MAKEFLAGS"
+    }  # a `make test` that runs this sets it
     env["JAVA_HOME"] = str(java_home)
     return subprocess.run(["make", "-C", str(ROOT), ".needs"], env=env, capture_output=True, text=True, timeout=60)
 

@@ -194,7 +194,9 @@ def test_what_happened_once_and_in_order_is_accepted() -> None:
     ],
     ids=["lost", "invented", "reordered", "twice", "refused"],
 )
-def test_another_order_is_caught(change: Callable[[list[Operation]], list[Operation]]) -> None:
+def test_operations_that_took_effect_in_another_order_are_caught(
+    change: Callable[[list[Operation]], list[Operation]],
+) -> None:
     assert in_shard_1(change)
 
 

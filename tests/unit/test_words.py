@@ -1,11 +1,24 @@
-"""Texts with what came from outside in them are shortened, and a terminal obeys nothing of them."""
+"""Texts with what came from outside in them are shortened, and a terminal obeys nothing of them. Words of the tree
+itself: docstrings and comments have subjects."""
 
 from __future__ import annotations
+
+import re
+from pathlib import Path
 
 import pytest
 
 from journal.errors import CorruptionError, GateTimeoutError, JournalError, RowError
 from journal.words import CHARACTERS_MAX, NAMED_MAX, escaped, first_few, shortened
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("journal", "loaders", "streams", "bench", "tests")
+FRAGMENT = re.compile(
+    r'''^[ \t]*"""(Of|As|Whose)\b
+      | ^(?![ \t]*\#).*(\n[ \t]*|[ \t])\#[ ]+([Oo]f|As|[Ww]hose)\b''',
+    re.MULTILINE | re.VERBOSE,
+)
+"""The beginning of a docstring, or of a comment on lines of its own or behind code, that has no subject."""
 
 LONG = "x" * 800_000
 MORE = 100
@@ -58,3 +71,13 @@ def test_what_a_terminal_would_obey_is_escaped(text: str, shown: str) -> None:
 
 def test_what_is_kept_is_not_escaped() -> None:
     assert escaped("one\n\ttwo\x1b", kept="\n\t") == "one\n\ttwo\\x1b"
+
+
+def test_no_docstring_or_comment_begins_without_a_subject() -> None:
+    found = []
+    for file in (file for folder in FOLDERS for file in (ROOT / folder).rglob("*.py")):
+        if not file.name.endswith("_pb2.py"):
+            text = file.read_text()
+            lines = (text.count("\n", 0, match.end()) + 1 for match in FRAGMENT.finditer(text))
+            found += [f"{file.relative_to(ROOT)}:{line}" for line in lines]
+    assert found == []

@@ -36,7 +36,7 @@ class ChainTransactions:
             return tx
 
     def prepare(self, tx: int, data: bytes = b"") -> Prepared:
-        # of the first store, whose ids are the chain's
+        # `not_durable` is the first store's, whose ids are the chain's
         with self._core.lock:
             first = self._core.steps.ask_first(lambda store: store.prepare(tx, data))
             joined = self._core.steps.join(first, lambda store: store.prepare(chained_id(tx), data))

@@ -127,7 +127,7 @@ def by_shard(offsets: Mapping[int, int], shard: str = "partition") -> Column:
     """The offset of a record's shard (`shard` names the column); null for a shard that is not named."""
     if not offsets:
         return F.lit(None).cast("bigint")
-    # as text: asking the JVM for each number costs more than parsing them all
+    # the numbers go as text: asking the JVM for each costs more than parsing them all
     named = ", ".join(f"{value}L" for pair in sorted(offsets.items()) for value in pair)
     return F.expr(f"map({named})")[F.col(shard).cast("bigint")]
 

@@ -216,7 +216,7 @@ class DeltaFrames(ArchiveFrames):
     def left_over(self, number: int) -> LeftOver | None:
         if not _is_delta(self._spark, self._path):
             return None
-        # as a range, because Delta knows the least and the greatest name in each file
+        # a range of names, because Delta knows the least and the greatest one in each file
         from_number = F.col("batch") >= f"{number:012d}"
         own = F.substring("batch", len(f"{number:012d}-") + 1, len(self._token)) == self._token
         of_journal = self._all().where((F.col("journal") == self._journal) & from_number & own)

@@ -13,7 +13,7 @@ from tests.chaos.processes import Process
 P = TypeVar("P", bound=Process)
 
 Choice = Callable[[Cluster, random.Random], Process]
-"""Which process a fault is for, chosen when it is injected."""
+"""A function that chooses the process that a fault is for, called when the fault is injected."""
 
 
 class Fault(ABC):

@@ -22,7 +22,7 @@ SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",
-    # of a query over a few hundred rows, planning it again after each stage is a quarter of its cost
+    # planning a query over a few hundred rows again after each stage is a quarter of its cost
     "spark.sql.adaptive.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     # what nobody looks at: plans written out at length, and those of the last thousand queries

@@ -108,7 +108,7 @@ def check_whole(found: Analytics, life: Life) -> None:
     assert [queue.came_in for queue in found.queues] == sorted((queue.came_in for queue in found.queues), reverse=True)
 
 
-def test_as_a_stream_each_window_is_the_same_and_told_once(
+def test_a_stream_tells_each_window_once_and_as_a_batch_does(
     spark: SparkSession, written: list[TopicRecord], tmp_path: Path
 ) -> None:
     """In micro-batches that cut transactions and windows apart; the last one is given again, as after a kill, the first
@@ -329,7 +329,7 @@ def test_a_stream_says_how_many_records_operators_had_skipped(
 
 
 @pytest.mark.kafka
-def test_of_two_streams_that_go_on_from_one_state_the_one_that_was_started_last_does(
+def test_only_the_later_one_of_two_streams_goes_on_from_one_state(
     spark: SparkSession, history: History, tmp_path: Path
 ) -> None:
     """The other one gives its sink nothing more."""
@@ -446,7 +446,7 @@ def test_commands_say_what_queues_were_like(spark: SparkSession, history: Histor
 
 
 @pytest.mark.kafka
-def test_of_an_archive_everything_is_the_same_and_no_kafka_is_asked(
+def test_analytics_of_an_archive_are_those_of_the_wal_and_ask_no_kafka(
     spark: SparkSession, history: History, tmp_path: Path
 ) -> None:
     path, page, name = str(tmp_path / "archive"), tmp_path / "report.html", history.settings.journal

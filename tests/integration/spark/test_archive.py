@@ -205,7 +205,7 @@ def test_two_journals_may_be_written_into_one_place_at_the_same_moment(spark: Sp
     assert sorted(each.name for each in Path(path, "frames").iterdir()) == ["journal=quick", "journal=slow"]
 
 
-def test_of_two_jobs_that_write_at_the_same_moment_one_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_one_of_two_jobs_that_write_at_the_same_moment_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     """What is Spark's own there, the first that is done deletes for both."""
     path = str(tmp_path / "archive")
     slow, quick = (ParquetFrames(spark, path, "orders", b"uuid") for _ in range(2))
@@ -256,7 +256,7 @@ def test_in_delta_lake_the_archive_is_the_same_and_goes_on_in_that_format_only(
 def test_in_delta_lake_a_job_that_ended_in_its_first_write_is_gone_on_with(
     journal: Written, spark: SparkSession
 ) -> None:
-    """It leaves files in the table's folder, and perhaps a log without a commit."""
+    """The job that ended left files in the table's folder, and a log without a commit."""
     table = Path(journal.path, "table")
     left = table / f"journal={journal.source.journal}" / "day=2026-11-21" / "shard=0"
     spark.range(3).selectExpr("id as offset").write.parquet(str(left))
@@ -398,7 +398,7 @@ def test_a_job_that_runs_on_ends_when_it_is_told_to(journal: Written, spark: Spa
     assert results[0].ends == newest_manifest(spark, journal.path, journal.settings.journal).ends()
 
 
-def test_of_two_jobs_one_is_refused(journal: Written, spark: SparkSession) -> None:
+def test_one_of_two_jobs_that_keep_an_archive_is_refused(journal: Written, spark: SparkSession) -> None:
     journal.run(spark)
     journal.frames(2)
 

@@ -126,7 +126,8 @@ def test_the_archive_that_the_journal_s_marks_are_of_is_read_with_the_wal(
 def test_a_frame_that_operators_had_skipped_does_not_keep_later_ones_from_the_archive(
     journal: Written, spark: SparkSession, epoch: int
 ) -> None:
-    """Of a number, or an epoch, that was never there; archived before anybody knew, as are the frames behind it."""
+    """The frame has a number or an epoch that was never there. A job archives it, and the frames behind it, before an
+    operator has it skipped."""
     source = journal.source
     wrong = frame(1000, add(1024), journal=journal.uuid, epoch=epoch).SerializeToString()
     journal.foreign(wrong)
@@ -191,7 +192,7 @@ def test_an_archive_says_what_operators_had_skipped_to_who_has_nothing_but_the_a
     operations = sum(row["operations"] for row in selection.counts())
     assert operations == sum(journal.numbers) - SHARDS  # all but the markers
 
-    # of one that begins when all of it is known
+    # an archive that begins when all skips are known
     delta = elsewhere(journal, "delta")
     assert delta.run(spark, replace_other=True, kept_as=TableFormat.DELTA).skipped == 1
     journal.frames(1)

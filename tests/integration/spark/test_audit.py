@@ -122,7 +122,7 @@ def test_what_is_planted_is_found_and_nothing_else(plant: plants.Plant, report: 
 
 
 @pytest.mark.parametrize(("plant", "at"), TRIMMED, ids=lambda each: getattr(each, "__name__", str(each)))
-def test_of_a_shard_that_was_trimmed_it_says_what_verify_says(
+def test_an_audit_of_a_trimmed_shard_says_what_verify_says(
     plant: plants.Plant, at: int, audited: tuple[Report, list[ShardReport]]
 ) -> None:
     place = TRIMMED.index((plant, at))

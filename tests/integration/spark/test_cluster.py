@@ -23,7 +23,7 @@ JOB_TIMEOUT_S = 600.0
 
 
 @long_form
-def test_an_archive_and_its_audit_on_a_standalone_cluster(
+def test_an_archive_and_its_audit_run_on_a_standalone_cluster(
     spark: SparkSession, history: History, tmp_path: Path
 ) -> None:
     uri, source = (tmp_path / "archive").as_uri(), history.source

@@ -1,4 +1,4 @@
-"""Which frames of the WAL count in the lives of messages, batch by batch."""
+"""The frames of the WAL that count in the lives of messages are found batch by batch."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def counted(spark: SparkSession, skipped: Sequence[int], *batches: Sequence[Fram
 
 
 def test_a_frame_that_operators_had_skipped_keeps_no_later_one_out(spark: SparkSession) -> None:
-    """Of a number or an epoch that was never there it moves nothing, of the next number only that; also from batch to
-    batch."""
+    """A skipped frame with a number or an epoch that was never there moves nothing; one with the next number moves only
+    the number. The same holds from batch to batch."""
     begun = [frame(1, marker()), frame(2, add(1 << 10))]
     wrong = [frame(1000, add(2 << 10)), frame(3, add(3 << 10), epoch=9)]
     behind = [frame(4, add(4 << 10)), frame(5, add(5 << 10))]

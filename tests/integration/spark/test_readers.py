@@ -101,7 +101,7 @@ def test_a_part_of_the_wal_is_what_lies_between_its_offsets(spark: SparkSession,
     assert found_operations(earlier.operations) == in_order(each for each in frames if each[1] < middle[each[0]])
 
 
-def test_a_stream_of_the_wal_gives_the_same(spark: SparkSession, history: History) -> None:
+def test_a_stream_of_the_wal_gives_every_operation_once(spark: SparkSession, history: History) -> None:
     wal = stream_wal(spark, history.source, max_offsets=100)
     query = wal.operations.writeStream.format("memory").queryName("streamed").trigger(availableNow=True).start()
     query.awaitTermination()
@@ -178,7 +178,7 @@ def test_a_stream_of_the_table_has_deletions_and_marks(spark: SparkSession, hist
     assert state == history.loaded.records
     assert any(row["deleted"] for row in rows)
     last = {row["shard"]: row for row in rows}
-    assert {row["row"] for row in last.values()} == {"MARK"}  # of a committed transaction it is always the last
+    assert {row["row"] for row in last.values()} == {"MARK"}  # a mark is the last row of its transaction
 
 
 def test_a_transaction_in_doubt_has_its_xid_and_its_operations(spark: SparkSession, history: History) -> None:
@@ -247,7 +247,7 @@ def test_the_command_shows_what_is_left_of_a_trimmed_wal_if_it_is_asked_to(
     assert (both.exit_code, "give one of them" in both.stderr) == (2, True), both.output
 
 
-def test_offsets_are_of_all_shards(spark: SparkSession, damaged: JournalSource) -> None:
+def test_offsets_that_leave_a_shard_out_are_refused(spark: SparkSession, damaged: JournalSource) -> None:
     """One that is left out would be read, or folded, to its end."""
     for part in ({0: 3}, {}, {0: 3, 1: 0, 2: 0}):
         for read in (read_wal, stream_wal):
@@ -300,7 +300,7 @@ def test_a_broker_that_does_not_answer_is_a_typed_error(spark: SparkSession) -> 
 
 
 @pytest.mark.parametrize("starting", [None, {0: 1}], ids=["whole", "part"])
-def test_records_that_go_while_they_are_read_are_an_error_too(
+def test_records_that_are_trimmed_while_they_are_read_are_an_error(
     spark: SparkSession, bootstrap: str, tmp_path: Path, starting: dict[int, int] | None
 ) -> None:
     settings = made_journal(bootstrap, tmp_path, shards=1)

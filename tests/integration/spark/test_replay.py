@@ -87,7 +87,7 @@ def loaded(settings: Settings) -> Collected:
         for record_id, (kind, _) in list(found.records.items()):
             if kind == RecordKind.REPLAY:
                 del found.records[record_id]
-                found.updates.pop(record_id, None)  # of a shard that it has not come to there is no progress yet
+                found.updates.pop(record_id, None)  # a shard that it has not come to has none
     return found
 
 
@@ -261,7 +261,7 @@ def test_filters_leave_what_they_say(spark: SparkSession, planted: str, small: S
         ids_of(until=datetime(2000, 1, 1, tzinfo=UTC))
 
 
-def test_of_a_transaction_that_was_replayed_in_doubt_only_what_came_later_is_replayed(small: Selection) -> None:
+def test_a_transaction_that_was_replayed_in_doubt_is_replayed_only_with_what_came_later(small: Selection) -> None:
     """Its settled effect is not: it was settled in the target. What was done since to what it added is."""
 
     def behind(offset: int, kept: tuple[int, ...]) -> list[tuple[str, int]]:
@@ -309,7 +309,7 @@ def test_killed_in_the_middle_and_run_again_nothing_comes_twice_or_comes_back(
     assert found.in_doubt == {}
 
 
-def test_a_record_that_is_skipped_later_does_not_make_it_another_replay(
+def test_a_record_that_is_skipped_later_does_not_begin_another_replay(
     spark: SparkSession, target: Settings, tmp_path: Path
 ) -> None:
     """What was consumed by then does not come back."""

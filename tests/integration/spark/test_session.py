@@ -122,7 +122,7 @@ def test_packages_that_no_repository_has_are_named(tmp_path: Path) -> None:
     assert "unresolved dependency" in ended.stderr
 
 
-def test_of_two_that_get_packages_one_waits(tmp_path: Path) -> None:
+def test_one_of_two_processes_that_get_packages_waits(tmp_path: Path) -> None:
     """Ivy's cache is not for two: one can find there what the other is still writing."""
     ivy = tmp_path / "ivysettings.xml"
     ivy.write_text(NO_REPOSITORY.format(directory=tmp_path))
@@ -145,7 +145,7 @@ def test_of_two_that_get_packages_one_waits(tmp_path: Path) -> None:
     assert (tmp_path / "ivy").exists()
 
 
-def test_without_java_it_says_that_java_is_needed(tmp_path: Path) -> None:
+def test_a_session_without_java_says_that_java_is_needed(tmp_path: Path) -> None:
     env = os.environ | {"JAVA_HOME": str(tmp_path), "SPARK_LOCAL_IP": "127.0.0.1"}
     ended = run_command("spark", "check", env=env, timeout_s=START_TIMEOUT_S)
     assert (ended.returncode, ended.stdout) == (1, "")

@@ -286,7 +286,7 @@ def test_tables_are_what_the_readers_give_though_the_job_that_keeps_them_is_kill
 
 
 def test_a_batch_changes_nothing_back_that_a_later_one_has_changed(spark: SparkSession, tmp_path: Path) -> None:
-    """Of two jobs that keep the same tables in Delta Lake one sleeps, and goes on with an old batch."""
+    """Two jobs keep the same tables in Delta Lake; one of them sleeps, and goes on with an old batch."""
     asleep, awake = (DeltaStore(Files(spark, str(tmp_path / "tables"))) for _ in range(2))
 
     def rows(*pairs: tuple[int, str]) -> DataFrame:

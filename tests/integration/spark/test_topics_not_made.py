@@ -14,9 +14,7 @@ from tests.support.sources import new_name, topics
 pytestmark = pytest.mark.timeout(400)
 
 
-def test_neither_a_source_nor_a_sink_of_sparks_makes_the_topic_that_it_asks_for(
-    guarded: str, spark: SparkSession
-) -> None:
+def test_no_source_or_sink_of_sparks_makes_the_topic_that_it_asks_for(guarded: str, spark: SparkSession) -> None:
     topic = new_name()
     source = JournalSource(guarded, topic)
     with pytest.raises(TopicError):

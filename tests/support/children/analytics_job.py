@@ -53,7 +53,7 @@ def main(bootstrap: str, jars: str, journal: str, path: str, max_offsets: str, *
         begin(
             partial(
                 following.follow,
-                spark.newSession(),  # of a name there may be one query in each
+                spark.newSession(),  # a session has one query of a name
                 JournalSource(bootstrap, journal),
                 f"{path}/{moment}",
                 partial(mortal, sink) if moment == "told" else sink,

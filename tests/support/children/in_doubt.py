@@ -34,7 +34,7 @@ class ActiveStore(NamedTuple):
 
 @contextmanager
 def active_store(journal: BlockingJournal) -> Iterator[ActiveStore]:
-    """Of the journal's next activation, which takes over from whoever is active."""
+    """The store of the journal's next activation, which takes over from whoever is active."""
     loader = QueueLoader()
     journal.activate(loader)
     with MessageStore(journal) as store:

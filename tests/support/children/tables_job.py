@@ -51,7 +51,7 @@ def main(bootstrap: str, journal: str, path: str, jars: str, *formats: str) -> N
 
     def keep(kept_as: TableFormat) -> None:
         keep_tables(
-            spark.newSession(),  # of a name there may be one query in each
+            spark.newSession(),  # a session has one query of a name
             JournalSource(bootstrap, journal),
             f"{path}/{kept_as.value}",
             kept_as=kept_as,

@@ -218,7 +218,7 @@ class XaNode:
                 transaction.manager.get().join(Refusing(transaction.manager))
 
     def names(self, queue: str) -> list[str]:
-        """Of a queue's messages, in order."""
+        """The names (bodies) of a queue's messages, sorted."""
         return sorted(self.store.message(info.message).body.decode() for info in self.store.browse(queue))
 
 

@@ -19,7 +19,7 @@ COMMAND_TIMEOUT_S = 60.0
 def command_env(bootstrap: str, journal: str, directory: Path, env: Mapping[str, str] | None = None) -> dict[str, str]:
     """A process' environment: this journal, local copies under `directory`, and `env` over it."""
     return os.environ | {
-        "KAFKA_JOURNAL_CACHE": str(cache_directory()),  # of Kafka's jars, which nobody wants to fetch again
+        "KAFKA_JOURNAL_CACHE": str(cache_directory()),  # with Kafka's jars, which nobody wants to fetch again
         "XDG_CACHE_HOME": str(directory / "cache"),
         "KAFKA_JOURNAL_BOOTSTRAP_SERVERS": bootstrap,
         "KAFKA_JOURNAL_JOURNAL": journal,

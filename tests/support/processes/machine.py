@@ -124,5 +124,5 @@ def node(status: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def wait_for_end(pid: int) -> None:
-    """Of a process that may be somebody else's child."""
+    """The process has ended when this returns. It may be the child of any process."""
     assert wait_until(lambda: start_time(pid) is None, DEADLINE_S), f"process {pid} still runs"

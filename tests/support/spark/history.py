@@ -98,7 +98,7 @@ def _fill(store: MessageStore, history: History) -> None:
         store.acknowledge(taken.message, "orders/us", "consumer").wait()
         history.acknowledged.append(taken.message)
         taken = store.take("orders/us", "consumer")
-    first = history.waiting[9]  # of the highest priority
+    first = history.waiting[9]  # the one of the highest priority
     store.acquire(first, "orders/eu", "slow").wait()
     store.release(first, "orders/eu", "slow").wait()
     store.acquire(first, "orders/eu", "slow").wait()

@@ -32,8 +32,8 @@ after a minute, and from then on Java throws code away and compiles it again. To
 tenth of a start."""
 
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-"""Of queries over a few hundred rows, compiling them is a third of the cost. They are compiled, as everywhere else, in
-what `spark_cluster` submits and in commands that start a Spark of their own."""
+"""Spark does not compile queries here: over a few hundred rows, that is a third of their cost. Queries are compiled, as
+everywhere else, in what `spark_cluster` submits and in commands that start a Spark of their own."""
 
 SMALL_DELTA = {
     "spark.databricks.delta.snapshotPartitions": "1",

@@ -103,7 +103,7 @@ def mark_of(copy: TableCopy, *, look_long_ago: bool = False) -> int:
     return found
 
 
-def test_it_is_compared_if_that_was_long_ago_and_built_anew_if_the_table_is_another(
+def test_a_copy_last_compared_long_ago_is_compared_and_built_anew_if_the_table_is_another(
     cluster: Cluster, copy: TableCopy
 ) -> None:
     assert mark_of(copy, look_long_ago=True) == AT
@@ -112,7 +112,7 @@ def test_it_is_compared_if_that_was_long_ago_and_built_anew_if_the_table_is_anot
     assert mark_of(copy) == AGAIN_AT
 
 
-def test_it_is_not_used_if_that_cannot_be_known_and_is_there_for_the_next_try(
+def test_a_copy_whose_table_cannot_be_known_is_not_used_and_is_there_for_the_next_try(
     cluster: Cluster, copy: TableCopy
 ) -> None:
     assert mark_of(copy, look_long_ago=True) == AT

@@ -74,7 +74,7 @@ def test_what_was_trimmed_comes_from_the_copy_once_it_has_it(tmp_path: Path) -> 
         assert lookup.read_at(NUMBER, (1, 1), LIMIT_S) == b"data"
 
 
-def test_a_copy_that_does_not_get_there_is_told(tmp_path: Path) -> None:
+def test_a_lookup_of_what_was_trimmed_is_late_if_the_copy_never_has_it(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     seconds = itertools.count()
     with closing(scene.copy), closing(scene.lookup(lambda: float(next(seconds)))) as lookup:

@@ -30,7 +30,7 @@ IDENTITY = Identity(magic=MAGIC, format=FORMAT, journal=b"j" * 16, name="j", sha
 LIMIT_S = 30.0
 FENCE_CHECK_MS = 4321
 EPOCH = 1
-"""Of a journal's first activation."""
+"""The epoch of a journal's first activation."""
 
 
 class Active:

@@ -84,7 +84,7 @@ def test_the_queues_bound_counts_all_groups_and_room_is_for_whoever_comes_first(
         packing.add()
 
 
-def test_bytes_that_wait_in_all_groups_are_bounded_too() -> None:
+def test_bytes_that_wait_in_all_groups_are_bounded() -> None:
     packing = Packing(LIMITS.model_copy(update={"queue_operations_max": 1000}))
     packing.add(4096 // SIZE)
     with pytest.raises(QueueFullError):

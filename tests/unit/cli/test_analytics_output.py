@@ -47,7 +47,7 @@ def test_what_operators_had_skipped_is_told_and_shown_if_there_is_any(capsys: py
     assert "skipped by operators 1,234" in " ".join(capsys.readouterr().out.replace("│", " ").split())
 
 
-def test_and_are_shown_if_there_are_any(capsys: pytest.CaptureFixture[str]) -> None:
+def test_records_that_are_no_frames_are_shown_if_there_are_any(capsys: pytest.CaptureFixture[str]) -> None:
     show(to_json(FOUND))
     assert "no frames" not in capsys.readouterr().out
     show(to_json(replace(FOUND, dead_letters=BAD)))
@@ -65,7 +65,7 @@ def test_a_stream_s_state_is_in_no_directory_of_the_driver_s_where_executors_hav
 
 
 @pytest.mark.parametrize("master", ["local", "local[2]", "local[*]"])
-def test_on_one_machine_it_is_in_a_directory_of_the_run_s_own(master: str) -> None:
+def test_a_stream_s_state_on_one_machine_is_in_a_directory_of_the_run_s_own(master: str) -> None:
     with state_at(None, master) as place:
         assert urlsplit(place).scheme == "file"
         directory = Path(urlsplit(place).path)

@@ -25,10 +25,10 @@ def test_whoever_is_active_in_a_newer_epoch_followed() -> None:
     assert found.name == "other"
 
 
-def test_nobody_did_while_none_says_so() -> None:
+def test_nobody_followed_while_no_node_says_that_it_is_active() -> None:
     assert next_active(rows(("asked", Role.ACTIVE, 7), ("other", Role.ACTIVATING, 0)), ASKED) is None
 
 
-def test_one_that_is_active_again_itself_was_not_followed() -> None:
+def test_a_node_that_is_active_again_itself_was_not_followed() -> None:
     with pytest.raises(DeadlineError, match="nobody took over, and node asked is active again"):
         next_active(rows(("asked", Role.ACTIVE, 9), ("other", Role.STANDBY, 0)), ASKED)

@@ -29,5 +29,5 @@ def tell(queue: str, node: NodeOption = None, yes: bool = False) -> None:
         (["--", "--node"], ["--node", None, False]),
     ],
 )
-def test_the_value_may_be_left_out(arguments: list[str], told: list[object]) -> None:
+def test_the_value_of_the_option_node_may_be_left_out(arguments: list[str], told: list[object]) -> None:
     assert CliRunner().invoke(app, arguments).output == f"{told}\n"

@@ -28,7 +28,7 @@ with stopped_by_signals() as stop:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_sets_the_event(number: int) -> None:
+def test_a_signal_sets_the_event_that_stops_a_service(number: int) -> None:
     with stopped_by_signals() as stop:
         assert not stop.is_set()
         os.kill(os.getpid(), number)
@@ -65,7 +65,7 @@ def test_a_signal_whose_handler_cannot_run_yet_sets_the_event() -> None:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
 
 
-def test_handlers_are_what_they_were_behind_it() -> None:
+def test_signal_handlers_are_afterwards_what_they_were() -> None:
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     with stopped_by_signals():
         os.kill(os.getpid(), signal.SIGTERM)

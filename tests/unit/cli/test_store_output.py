@@ -214,7 +214,7 @@ def changed(id: int, queue: int, tx: int = 0) -> Operation:
     return replace(id, data, kind=REFERENCE, subject=queue, tx=tx)
 
 
-def test_what_a_transaction_in_doubt_changes_and_destroys_is_summed_up_too() -> None:
+def test_what_a_transaction_in_doubt_changes_and_destroys_is_summed_up() -> None:
     operations = [
         *message(4096, EU, US),
         *message(5120, EU),

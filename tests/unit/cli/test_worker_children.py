@@ -26,11 +26,11 @@ def command(
     return worker_command(settings, chosen or Chosen(), as_json=as_json, verbose=verbose, standby=True)
 
 
-def test_it_keeps_warm_copies_and_has_the_nodes_journal() -> None:
+def test_a_nodes_worker_keeps_warm_copies_and_has_the_nodes_journal() -> None:
     assert command() == [*CHILD, "worker", "--processes", "1", "--standby", *ITS_JOURNAL]
 
 
-def test_it_has_the_options_of_the_node_and_shows_nothing_that_it_finds_in_the_same_file() -> None:
+def test_a_nodes_worker_has_the_nodes_options_and_shows_nothing_that_it_finds_in_the_same_file() -> None:
     chosen = Chosen(properties=["client.id=a=b", "debug="], config=Path("/etc/j.toml"))
     line = command(chosen, client_properties={"client.id": "a=b", "debug": "", "sasl.password": "secret"})
     assert line == [
@@ -39,7 +39,7 @@ def test_it_has_the_options_of_the_node_and_shows_nothing_that_it_finds_in_the_s
     ]
 
 
-def test_one_beside_another_has_its_name_and_keeps_warm_copies_if_that_does() -> None:
+def test_a_worker_beside_another_has_its_name_and_keeps_warm_copies_if_that_does() -> None:
     settings = Settings(journal="orders", bootstrap_servers="b:1", worker_processes=4)
     line = worker_command(settings, Chosen(), as_json=False, verbose=False, standby=False, name="w")
     assert line == [*CHILD, "worker", "--processes", "1", "--name", "w", *ITS_JOURNAL]
@@ -47,14 +47,14 @@ def test_one_beside_another_has_its_name_and_keeps_warm_copies_if_that_does() ->
 
 @pytest.mark.parametrize("as_json", [False, True])
 @pytest.mark.parametrize("verbose", [False, True])
-def test_it_logs_as_the_node_does(as_json: bool, verbose: bool) -> None:
+def test_a_nodes_worker_logs_as_the_node_does(as_json: bool, verbose: bool) -> None:
     line = command(as_json=as_json, verbose=verbose)
     before, behind = line[len(CHILD) : line.index("worker")], line[line.index("worker") :]
     assert before == (["--verbose"] if verbose else [])
     assert ("--json" in behind) is as_json
 
 
-def test_one_that_cannot_be_started_now_is_started_later(
+def test_a_worker_that_cannot_be_started_now_is_started_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(worker_children, "_PAUSE_S", 0.05)
@@ -69,7 +69,7 @@ def test_one_that_cannot_be_started_now_is_started_later(
     assert f"the worker cannot be started: [Errno 2] No such file or directory: '{program}'" in caplog.text
 
 
-def test_several_run_and_end_together_when_they_are_told_to(tmp_path: Path) -> None:
+def test_several_workers_run_and_end_together_when_they_are_told_to(tmp_path: Path) -> None:
     program, ended = tmp_path / "worker", tmp_path / "ended"
     program.write_text(
         f"#!/bin/sh\ntrap 'echo $$ >> {ended}; exit 0' TERM\necho $$ >> {tmp_path}/ran\nwhile :; do sleep 0.05; done\n"

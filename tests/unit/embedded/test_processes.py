@@ -81,7 +81,7 @@ def test_a_dead_process_is_dead_also_before_it_is_reaped(tmp_path: Path, sleeper
     assert not process.send(signal.SIGTERM)
 
 
-def test_a_paused_process_is_ended_too(sleeper: subprocess.Popen[bytes]) -> None:
+def test_a_paused_process_is_ended(sleeper: subprocess.Popen[bytes]) -> None:
     process = ProcessId(sleeper.pid, start_time(sleeper.pid) or "")
     process.send(signal.SIGSTOP)
     end_processes([process], timeout_s=10)

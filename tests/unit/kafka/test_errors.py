@@ -66,7 +66,9 @@ def test_a_record_that_was_not_delivered_is_fatal_and_says_whether_it_was_fenced
         (KafkaError.MSG_SIZE_TOO_LARGE, KafkaRefusedError),
     ],
 )
-def test_other_errors_are_sorted_by_what_the_caller_can_do(code: int, kind: type[OperatingError]) -> None:
+def test_errors_outside_transactions_are_sorted_by_what_the_caller_can_do(
+    code: int, kind: type[OperatingError]
+) -> None:
     assert type(operating_error("call", KafkaError(code))) is kind
 
 

@@ -21,7 +21,7 @@ def clock() -> Clock:
     return Clock()
 
 
-def test_the_newer_of_two_counts(clock: Clock) -> None:
+def test_the_newer_of_two_requests_to_hand_over_counts(clock: Clock) -> None:
     asked = AskedHandOver(clock)
     assert asked.or_newer(None) is None
     asked.ask(7, "one", awaited=True)
@@ -31,7 +31,7 @@ def test_the_newer_of_two_counts(clock: Clock) -> None:
     assert asked.or_newer(HandOverRequest(7, "row", 3.0)) == HandOverRequest(7, "one", 2.0, awaited=True)
 
 
-def test_what_is_withdrawn_counts_no_more(clock: Clock) -> None:
+def test_a_request_that_is_withdrawn_counts_no_more(clock: Clock) -> None:
     asked = AskedHandOver(clock)
     asked.withdraw(asked.ask(7, "one", awaited=True))
     assert asked.or_newer(None) is None

@@ -97,7 +97,7 @@ STANDBY = {
 
 
 @pytest.mark.parametrize("case", STANDBY)
-def test_a_standby(case: str) -> None:
+def test_a_standby_does_what_the_table_says(case: str) -> None:
     facts, expected = STANDBY[case]
     assert duty().standby(facts).act is expected, case
 
@@ -121,7 +121,7 @@ FAIL_BACK = {
 
 
 @pytest.mark.parametrize("case", FAIL_BACK)
-def test_a_preferred_standby(case: str) -> None:
+def test_a_preferred_standby_does_what_the_table_says(case: str) -> None:
     facts, expected = FAIL_BACK[case]
     assert duty(fail_back=True).standby(facts).act is expected, case
     assert duty().standby(facts).act is not Act.ASK
@@ -156,7 +156,7 @@ ACTIVE_NODE = {
 
 
 @pytest.mark.parametrize("case", ACTIVE_NODE)
-def test_an_active_node(case: str) -> None:
+def test_an_active_node_does_what_the_table_says(case: str) -> None:
     facts, expected, to = ACTIVE_NODE[case]
     decision = duty().active(facts)
     assert (decision.act, decision.to) == (expected, to), case
@@ -198,7 +198,7 @@ def test_whatever_it_knows_a_standby_never_activates_while_another_node_writes_o
             assert facts.newest is None or facts.newest.released or facts.still_s >= SILENCE_S
 
 
-def test_alone_with_the_duty_a_copy_and_nobody_active_it_always_activates() -> None:
+def test_a_standby_alone_with_the_duty_and_a_copy_activates_while_nobody_is_active() -> None:
     for facts in every_standby():
         nobody = facts.newest is None or facts.newest == LEFT or facts.still_s >= HANDOVER_S
         able = facts.granted and facts.built and facts.rested

@@ -72,7 +72,7 @@ def test_a_command_that_fails_is_logged_and_no_more(command: str, said: str, cap
     assert said in caplog.text
 
 
-def test_one_that_takes_too_long_is_killed_with_all_that_it_has_started(
+def test_a_command_that_takes_too_long_is_killed_with_all_that_it_has_started(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     noted = tmp_path / "pid"
@@ -90,7 +90,7 @@ def test_one_that_takes_too_long_is_killed_with_all_that_it_has_started(
             os.kill(pid, signal.SIGKILL)
 
 
-def test_one_that_cannot_be_killed_holds_no_later_command_up(
+def test_a_command_that_cannot_be_killed_holds_no_later_command_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     groups: list[int] = []

@@ -139,7 +139,7 @@ def test_every_shard_is_watched_of_a_journal_that_was_made_anew_with_more(watchi
         assert watching.turn(SILENCE_S) == 0.0
 
 
-def test_that_the_wal_cannot_be_read_is_said_once_while_control_rows_can(
+def test_a_wal_that_cannot_be_read_is_told_once_while_control_rows_can(
     watching: Watching, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -173,7 +173,7 @@ def test_a_standby_is_fit_while_it_reports_and_is_in_the_group(watching: Watchin
 
 
 @WHATEVER_THE_CLOCK_SAYS
-def test_one_that_activates_is_seen_while_it_reports_and_has_not_left(watching: Watching) -> None:
+def test_a_node_that_activates_is_seen_while_it_reports_and_has_not_left(watching: Watching) -> None:
     outlook = watching.outlook
     watching.see(standby("one"), NodeStatus(name=SETTINGS.node, role="activating", report_ms=5000))
     assert outlook.activating == ""
@@ -186,7 +186,7 @@ def test_one_that_activates_is_seen_while_it_reports_and_has_not_left(watching: 
     assert outlook.activating == ""
 
 
-def test_one_that_says_it_is_active_wrote_before_it_said_so(watching: Watching) -> None:
+def test_a_node_that_says_it_is_active_wrote_before_it_said_so(watching: Watching) -> None:
     watching.see(NodeStatus(name="two", role="activating", report_ms=5000))
     watching.turn()
     assert watching.turn(SILENCE_S) >= SILENCE_S
@@ -196,7 +196,7 @@ def test_one_that_says_it_is_active_wrote_before_it_said_so(watching: Watching) 
 
 
 @WHATEVER_THE_CLOCK_SAYS
-def test_one_that_is_about_to_join_stands_by_and_one_that_left_does_not(watching: Watching) -> None:
+def test_a_node_that_is_about_to_join_stands_by_and_one_that_left_does_not(watching: Watching) -> None:
     outlook = watching.outlook
     assert not outlook.others_standing_by
     watching.see(standby("one", fit=False))

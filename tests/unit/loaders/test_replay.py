@@ -256,7 +256,7 @@ def test_cut_off_once_a_transaction_is_in_doubt_it_is_not_so_again_when_it_was_s
     assert set(records(directory)) == {2, 4}
 
 
-def test_what_another_replay_has_put_in_doubt_is_remembered_too(directory: Path) -> None:
+def test_what_another_replay_has_put_in_doubt_is_remembered(directory: Path) -> None:
     operations = in_doubt(7, add(4, IN_DOUBT, tx=7))
     other = ReplaySource(b"s" * 16, "orders", b"a" * 16, "/archive", b"g" * 32, "{}", {0: 9, 1: 9}, 0, False)
     assert replayed(directory, operations, other).in_doubt == [7]
@@ -290,7 +290,7 @@ def test_what_the_source_did_to_a_record_that_is_in_doubt_in_the_target_waits_fo
     assert records(directory) == {}
 
 
-def test_another_transaction_of_that_number_is_not_taken_for_it(directory: Path) -> None:
+def test_another_transaction_is_not_taken_for_the_replayed_one_of_its_number(directory: Path) -> None:
     change(directory, lambda journal: journal.prepare(7, b"another"))
     with pytest.raises(TransactionPreparedError, match="settle it first"):
         replayed(directory, in_doubt(7, add(4, IN_DOUBT, tx=7)), source())

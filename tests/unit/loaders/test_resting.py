@@ -33,7 +33,7 @@ def test_each_failure_in_a_row_doubles_the_rest_up_to_a_bound(life: Life) -> Non
     assert life.resting.failed() == REST_S
 
 
-def test_while_it_rests_it_tells_that_it_is_not_fit_and_why(life: Life) -> None:
+def test_a_node_that_rests_tells_that_it_is_not_fit_and_why(life: Life) -> None:
     life.now += life.resting.failed() / 2
     told = life.resting.told_of(FIT)
     assert (told.fit, told.why_not, told.built) == (False, "its activation has just failed", True)
@@ -42,7 +42,7 @@ def test_while_it_rests_it_tells_that_it_is_not_fit_and_why(life: Life) -> None:
     assert life.resting.told_of(FIT) == FIT
 
 
-def test_one_that_fails_again_and_again_asks_for_the_journal_ever_less(life: Life) -> None:
+def test_a_node_that_fails_again_and_again_asks_for_the_journal_ever_less(life: Life) -> None:
     for expected_s in (20.0, 40.0, 80.0):
         life.resting.failed()
         life.now += expected_s - 0.1
@@ -52,7 +52,7 @@ def test_one_that_fails_again_and_again_asks_for_the_journal_ever_less(life: Lif
         assert life.resting.may_ask
 
 
-def test_one_that_handed_over_asks_again_only_after_it_was_active(life: Life) -> None:
+def test_a_node_that_handed_over_asks_again_only_after_it_was_active(life: Life) -> None:
     life.resting.handed_over()
     life.now += 1e9
     assert not life.resting.may_ask

@@ -58,7 +58,7 @@ def roll(kafka: Kafka) -> Iterator[Roll]:
     called.close()
 
 
-def test_it_names_who_is_there_and_knows_who_was(kafka: Kafka, roll: Roll) -> None:
+def test_a_roll_names_the_members_of_now_and_knows_those_of_before(kafka: Kafka, roll: Roll) -> None:
     kafka.members("one", "two")
     roll.call(DEADLINE_S)
     assert roll.members == {"one", "two"}

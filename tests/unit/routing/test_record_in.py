@@ -300,7 +300,7 @@ def test_a_record_with_plain_headers_is_encoded_at_once() -> None:
 
 
 @pytest.mark.parametrize(("address", "found"), [("kafka.{topic}", "kafka.in"), ("{topic[0]}", "in"), ("a", "a")])
-def test_an_address_that_all_records_of_a_topic_have_is_as_good(address: str, found: str) -> None:
+def test_a_record_whose_address_follows_from_its_topic_is_encoded_at_once(address: str, found: str) -> None:
     assert encoded(taking(address=address), record(b"v", [("jms.string.region", b"eu")]))[0] == found
 
 

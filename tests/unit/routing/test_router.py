@@ -207,7 +207,7 @@ def test_a_key_is_the_first_of_its_list_that_the_message_has(key: Any, text: boo
 
 
 @pytest.mark.parametrize(("header", "key"), [(5, b"5"), ("h", b"h"), (True, b"true")])
-def test_a_header_goes_before_a_property_of_its_name_as_a_text_key_too(header: Any, key: bytes) -> None:
+def test_a_header_goes_before_a_property_of_its_name_as_a_text_key(header: Any, key: bytes) -> None:
     message = Message("a", b"body", headers={"n": header}, properties={"n": "property"})
     target = {"topic": "t", "key": "header:n", "key_format": "text"}
     assert only(router(route("r", target)).route(7, encode_message(message))).key == key

@@ -45,12 +45,12 @@ def test_a_message_that_would_stop_its_shard_is_told_as_one(
     assert says in stop_of(target, topics)
 
 
-def test_a_dead_letter_that_has_nowhere_to_go_stops_the_shard_too() -> None:
+def test_a_dead_letter_that_has_nowhere_to_go_stops_the_shard() -> None:
     lacking = {"topic": OUT, "key": "header:none"}
     assert f"topic {DEAD} is not there" in stop_of(lacking, {OUT: TOPIC}, on_error="dead-letter")
     assert stop_of(lacking, {OUT: TOPIC, DEAD: TOPIC}, on_error="dead-letter") == ""
 
 
-def test_one_that_goes_out_or_is_passed_over_stops_nothing() -> None:
+def test_a_message_that_goes_out_or_is_passed_over_stops_nothing() -> None:
     assert stop_of({"topic": "{to}"}, {"made": TOPIC}) == ""
     assert stop_of({"topic": OUT, "key": "header:none"}, {OUT: TOPIC}, on_error="skip") == ""

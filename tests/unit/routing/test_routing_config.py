@@ -150,7 +150,7 @@ def test_a_template_that_can_be_a_sources_topic_is_a_loop_unless_it_is_meant(
         ("#", "{address[0]}", "in.eu"),
     ],
 )
-def test_a_template_that_cannot_be_a_sources_topic_is_none(address: str, target: str, topic: str) -> None:
+def test_a_template_that_cannot_be_a_sources_topic_is_no_loop(address: str, target: str, topic: str) -> None:
     config(routes=[route("r", {"topic": target}, address=address)], sources=[source(topics=[topic])])
 
 

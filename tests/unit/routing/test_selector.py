@@ -62,7 +62,7 @@ MESSAGE |= {"JMSType": "car", "color": "blue", "paid": True, "late": False, "raw
         ("TrUe = paid", True),
     ],
 )
-def test_what_a_selector_is_for_a_message(text: str, value: bool | None) -> None:
+def test_a_selector_is_true_false_or_unknown_for_a_message(text: str, value: bool | None) -> None:
     selector = Selector(text)
     assert selector.value(MESSAGE.get) is value
     assert selector.selects(MESSAGE.get) is (value is True)
@@ -114,7 +114,7 @@ def test_the_smallest_integer_can_be_written() -> None:
 
 
 @pytest.mark.parametrize("sign", ["(", "NOT ", "- +"])
-def test_nesting_has_a_bound(sign: str) -> None:
+def test_the_nesting_of_a_selector_has_a_bound(sign: str) -> None:
     with pytest.raises(SelectorError, match="levels"):
         Selector(sign * (NESTING_MAX + 1) + "a")
 
@@ -150,12 +150,12 @@ def test_a_selector_for_which_the_stack_has_no_room_is_refused_as_one() -> None:
         read(sys.getrecursionlimit() - 300)
 
 
-def test_length_has_a_bound() -> None:
+def test_the_length_of_a_selector_has_a_bound() -> None:
     with pytest.raises(SelectorError, match="longer"):
         Selector("a" * (SELECTOR_CHARACTERS_MAX + 1))
 
 
-def test_it_tells_the_headers_that_it_names() -> None:
+def test_a_selector_tells_the_headers_that_it_names() -> None:
     assert Selector("a = 1 OR b.c LIKE 'x' AND \"d e\" = a").names == ("a", "b.c", "d e")
 
 

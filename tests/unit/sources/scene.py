@@ -377,5 +377,5 @@ class SourcesScene:
         return [self.store.message(info.message).body for info in self.store.browse(queue)]
 
     def reasons(self) -> list[bytes | None]:
-        """Of the dead letters."""
+        """The reasons that the dead letters give, in order."""
         return [dict(letter.headers)["kafka-journal.error.reason"] for letter in self.broker.letters]

@@ -37,7 +37,7 @@ def test_headers_whose_names_are_no_utf_8_cannot_be_read_and_others_can() -> Non
     assert found(error=UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")) is None
 
 
-def test_what_else_goes_wrong_in_the_client_is_not_taken_for_that() -> None:
+def test_an_error_of_the_client_that_is_not_about_utf_8_is_raised() -> None:
     with pytest.raises(SystemError):
         found(error=MemoryError())
 

@@ -1,4 +1,4 @@
-"""Which queues take what becomes of a record: their filters know what a route's filter knows."""
+"""Queues take what becomes of a record by their filters, which know what a route's filter knows."""
 
 from __future__ import annotations
 

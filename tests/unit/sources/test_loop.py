@@ -170,7 +170,7 @@ def test_a_dead_letter_without_a_key_for_a_compacted_topic_stops_its_source_at_i
     assert dead.broker.committed["t", 0] == 2
 
 
-def test_of_dead_letters_that_kafka_refuses_the_one_stops_its_source_at_its_place(dead: SourcesScene) -> None:
+def test_a_dead_letter_that_kafka_refuses_among_others_stops_its_source_at_its_place(dead: SourcesScene) -> None:
     dead.broker.topic("dead")
     dead.broker.topic("u")
     dead.broker.produce("t", *[bad(1)] * 5, bad(7), *[bad(1)] * 5)
@@ -395,7 +395,7 @@ def test_offsets_that_do_not_change_are_committed_again_those_of_stopped_sources
     assert all(topic in ("t", "u") for each in dead.broker.commits for topic, _ in each)
 
 
-def test_an_activation_commits_them_again_soon_and_then_seldom(dead: SourcesScene) -> None:
+def test_an_activation_commits_unchanged_offsets_again_soon_and_then_seldom(dead: SourcesScene) -> None:
     dead.broker.committed |= {("t", 0): 0}
     with dead.taking(IN):
         dead.wait_until(lambda: {("t", 0): 0} in dead.broker.commits)

@@ -96,7 +96,7 @@ def test_a_refused_letter_names_its_topic() -> None:
     assert refused_topic(told(refused)) == "dead"
 
 
-def test_another_error_names_none() -> None:
+def test_an_error_that_refuses_no_letter_names_no_topic() -> None:
     assert refused_topic(told(FatalProducerError("time is over"))) == ""
 
 

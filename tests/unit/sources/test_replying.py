@@ -31,7 +31,7 @@ def reply(scene: SourcesScene, topic: str, body: bytes, correlation_id: bytes) -
     scene.broker.produce(topic, body, headers=[("jms.string.JMSCorrelationID", correlation_id)])
 
 
-def test_of_requests_with_one_correlation_id_a_reply_answers_its_own_sources(scene: SourcesScene) -> None:
+def test_a_reply_answers_the_request_of_its_own_source_if_several_have_its_correlation_id(scene: SourcesScene) -> None:
     scene.send("ask-price", b"?", JMSReplyTo="a price", JMSCorrelationID="1")
     scene.send("ask-stock", b"?", JMSReplyTo="a stock", JMSCorrelationID="1")
     reply(scene, "s", b"7 pieces", b"1")

@@ -44,7 +44,7 @@ def test_a_skip_of_a_record_that_is_not_what_stops_the_source_now_is_not_done() 
     assert stops.ask("in", skip=True) == stops.asked()
 
 
-def test_one_that_is_not_stopped_or_not_by_a_record_is_refused() -> None:
+def test_a_source_goes_on_only_if_it_is_stopped_and_skips_only_a_record_that_stopped_it() -> None:
     stops = Stops()
     stops.add({"gone": "topic t is gone"}, {})
     with pytest.raises(InvalidOperationError, match="not stopped"):

@@ -63,7 +63,9 @@ def scene() -> TakingScene:
     return TakingScene()
 
 
-def test_it_is_written_behind_what_was_accepted_before_it_and_before_what_comes_later(scene: TakingScene) -> None:
+def test_consumed_records_are_written_between_what_was_accepted_before_them_and_what_comes_later(
+    scene: TakingScene,
+) -> None:
     before = scene.core.add(1, 1, b"before")
     taken_in = scene.take_in(2, 3)
     after = scene.core.add(4, 1, b"after")
@@ -73,21 +75,21 @@ def test_it_is_written_behind_what_was_accepted_before_it_and_before_what_comes_
     assert scene.writer.joined == []
 
 
-def test_its_records_for_other_topics_are_its_groups(scene: TakingScene) -> None:
+def test_records_for_other_topics_are_in_the_group_of_the_consumed_records(scene: TakingScene) -> None:
     letter = Sent("letters", 0, b"k", b"v", (("why", b"because"),))
     scene.take_in(2, beside=(letter,))
     scene.step()
     assert scene.writer.written[0].beside == (letter,)
 
 
-def test_offsets_alone_are_a_group_too(scene: TakingScene) -> None:
+def test_offsets_without_records_are_a_group(scene: TakingScene) -> None:
     taken_in = scene.take_in()
     scene.step()
     assert taken_in.done
     assert (scene.writer.written[0].frames, scene.writer.written[0].operations) == (1, 0)
 
 
-def test_a_second_one_is_refused_until_the_first_is_done(scene: TakingScene) -> None:
+def test_a_second_batch_is_refused_until_the_first_is_done(scene: TakingScene) -> None:
     scene.take_in(2)
     with pytest.raises(StateError):
         scene.take_in(3)
@@ -95,7 +97,7 @@ def test_a_second_one_is_refused_until_the_first_is_done(scene: TakingScene) -> 
     scene.take_in(3)
 
 
-def test_it_is_refused_when_it_would_not_fit_what_waits(scene: TakingScene) -> None:
+def test_a_batch_that_does_not_fit_the_queue_of_what_waits_is_refused(scene: TakingScene) -> None:
     for record_id in range(1, 9):
         scene.core.add(record_id, 1, b"")
     with pytest.raises(FullError):
@@ -104,7 +106,7 @@ def test_it_is_refused_when_it_would_not_fit_what_waits(scene: TakingScene) -> N
     scene.take_in(20, 21, 22)
 
 
-def test_a_failed_one_is_as_if_it_had_never_been_and_fails_nobody_else(scene: TakingScene) -> None:
+def test_a_failed_batch_leaves_nothing_and_fails_nobody_else(scene: TakingScene) -> None:
     scene.writer.takes_in = False
     before, taken_in = scene.core.add(1, 1, b""), scene.take_in(2)
     after = scene.core.add(4, 1, b"")
@@ -136,19 +138,19 @@ def test_new_records_that_failed_can_be_taken_in_again(scene: TakingScene) -> No
     scene.core.delete(new.ids[1])
 
 
-def test_nobody_who_flushes_waits_for_it(scene: TakingScene) -> None:
+def test_a_flush_does_not_wait_for_consumed_records(scene: TakingScene) -> None:
     scene.take_in(2)
     assert scene.core.flush().done
 
 
-def test_what_waits_before_and_in_it_is_told_when_the_node_is_fenced(scene: TakingScene) -> None:
+def test_consumed_records_and_what_waits_before_them_are_told_when_the_node_is_fenced(scene: TakingScene) -> None:
     before, taken_in = scene.core.add(1, 1, b""), scene.take_in(2)
     scene.core.step_down(FencedError("another node", epoch=4))
     errors: list[JournalError | None] = [before.error, taken_in.error]
     assert all(isinstance(error, FencedError) for error in errors)
 
 
-def test_a_journal_that_closes_writes_it_first(scene: TakingScene) -> None:
+def test_a_journal_that_closes_writes_consumed_records_first(scene: TakingScene) -> None:
     before, taken_in = scene.core.add(1, 1, b""), scene.take_in(2)
     scene.core.begin_close()
     scene.step(2)

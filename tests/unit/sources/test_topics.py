@@ -198,7 +198,7 @@ def test_a_latest_source_whose_offsets_kafka_forgot_begins_at_the_end_of_the_sam
     assert scene.bodies("a") == []
 
 
-def test_which_topics_a_source_has_begun_is_kept_as_long_as_there_is_the_source(scene: SourcesScene) -> None:
+def test_topics_that_a_source_has_begun_are_known_as_long_as_there_is_the_source(scene: SourcesScene) -> None:
     with scene.taking(IN, OTHER):
         scene.wait_until(lambda: scene.beginnings.rows == {"in": {"t": "t-0"}, "other": {"u": "u-1"}})
         scene.broker.topic("t-2")

@@ -17,11 +17,11 @@ def marked(*paths: str) -> Control:
     return Control(JournalIdentity(b"j" * 16, len(paths)), True, marks, {}, frozenset())
 
 
-def test_it_is_the_path_of_all_marks() -> None:
+def test_the_archives_path_is_that_of_all_marks() -> None:
     assert archive_path(SOURCE, marked("/archive", "/archive")) == "/archive"
 
 
-def test_none_or_several_are_an_error_that_asks_for_the_path() -> None:
+def test_no_path_or_several_are_an_error_that_asks_for_the_path() -> None:
     with pytest.raises(ArchiveError, match="orders has no archive: name the archive's path"):
         archive_path(SOURCE, marked())
     with pytest.raises(ArchiveError, match="is archived to /new and /old: name"):

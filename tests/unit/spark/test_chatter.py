@@ -20,7 +20,7 @@ sys.exit(0 if all(stat.S_ISFIFO(os.fstat(of).st_mode) for of in (1, 2)) else 3)
 """
 
 
-def test_what_is_said_behind_the_start_grows_no_file_and_blocks_nobody(capfd: pytest.CaptureFixture[str]) -> None:
+def test_output_of_a_jvm_behind_its_start_grows_no_file_and_blocks_nobody(capfd: pytest.CaptureFixture[str]) -> None:
     with starting_spark(quiet=True):
         started = subprocess.Popen([sys.executable, "-c", LATER], stdin=subprocess.PIPE)
     print("the command's own")
@@ -30,7 +30,7 @@ def test_what_is_said_behind_the_start_grows_no_file_and_blocks_nobody(capfd: py
 
 
 @pytest.mark.parametrize("error", [MissingExtraError, KeyboardInterrupt])
-def test_what_is_said_of_a_start_that_fails_is_shown(
+def test_output_of_a_jvm_that_fails_to_start_is_shown(
     capfd: pytest.CaptureFixture[str], error: type[BaseException]
 ) -> None:
     with pytest.raises(error), starting_spark(quiet=True):  # noqa: PT012  # it says so first
@@ -39,7 +39,7 @@ def test_what_is_said_of_a_start_that_fails_is_shown(
     assert capfd.readouterr() == ("", "here\nthere\n" if error is MissingExtraError else "")
 
 
-def test_of_a_talkative_command_it_goes_to_standard_error(capfd: pytest.CaptureFixture[str]) -> None:
+def test_output_of_a_jvm_goes_to_standard_error_if_the_command_is_not_quiet(capfd: pytest.CaptureFixture[str]) -> None:
     with starting_spark(quiet=False):
         subprocess.run(["sh", "-c", "echo here; echo there >&2"], check=True)
     assert capfd.readouterr() == ("", "here\nthere\n")

@@ -15,7 +15,7 @@ def test_an_archive_elsewhere_may_be_in_delta_lake(elsewhere: str) -> None:
 
 
 @pytest.mark.parametrize("spelling", ["{}", "{}/", "file:{}", "file://{}", "file://localhost{}"])
-def test_of_one_in_this_machine_s_files_its_log_says_so(tmp_path: Path, spelling: str) -> None:
+def test_an_archive_in_this_machine_s_files_is_in_delta_lake_if_its_log_is_there(tmp_path: Path, spelling: str) -> None:
     place = spelling.format(tmp_path)
     assert not may_be_in_delta(place)
     tmp_path.joinpath("frames", "_delta_log").mkdir(parents=True)

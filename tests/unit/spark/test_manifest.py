@@ -30,7 +30,7 @@ def test_a_manifest_is_read_as_it_was_written() -> None:
     assert MANIFEST.skipped_and_archived() == [(1, 12)]
 
 
-def test_one_that_says_nothing_of_skips_knows_of_none() -> None:
+def test_a_manifest_that_says_nothing_of_skips_knows_of_none() -> None:
     text = {key: value for key, value in json.loads(MANIFEST.to_json()).items() if key != "skipped"}
     assert Manifest.from_json(json.dumps(text), "here").skipped == ()
 

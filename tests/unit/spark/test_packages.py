@@ -24,7 +24,7 @@ def test_spark_s_own_packages_are_of_the_version_of_pyspark(version: str) -> Non
     )
 
 
-def test_delta_lake_is_the_one_that_is_built_for_that_spark() -> None:
+def test_delta_lake_is_the_one_that_is_built_for_the_version_of_pyspark() -> None:
     delta = "io.delta:delta-core_2.12:2.4.0"
     assert packages("3.4.4", {SparkPart.DELTA}) == (delta,)
     assert packages("3.4.4", READING | {SparkPart.DELTA}) == (*packages("3.4.4"), delta)

@@ -9,7 +9,7 @@ from journal.cli.main import app
 from loaders.spark.replay.replaying import Filter
 
 
-def test_what_is_skipped_does_not_make_it_another_replay() -> None:
+def test_skipped_records_do_not_make_another_replay() -> None:
     asked = Filter(queues=("orders/eu",))
     skipping = Filter(queues=("orders/eu",), skip=((0, 1234),))
     assert skipping.digest(remapped=False) == asked.digest(remapped=False)

@@ -113,7 +113,7 @@ def test_records_that_operators_had_skipped_are_told() -> None:
     assert warning == "1,234 records that operators had skipped count nowhere"
 
 
-def test_of_many_queues_the_rest_is_summed() -> None:
+def test_a_report_of_many_queues_sums_the_rest() -> None:
     page = render(data(queues=QUEUES_MAX + 10))
     assert "and 10 more queues" in page
     assert page.count('class="area ') == 8

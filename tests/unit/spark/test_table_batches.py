@@ -58,7 +58,7 @@ def test_a_batch_that_a_power_cut_left_empty_is_told_with_what_mends_it(text: st
         log.newest()
 
 
-def test_only_the_newest_two_are_kept() -> None:
+def test_only_the_newest_two_batches_are_kept() -> None:
     files, log = log_of(FIRST, SECOND, THIRD)
     assert log.kept() == [SECOND, THIRD]
     assert files.names("batches") == ["000000000001.json", "000000000002.begun", "000000000002.json"]

@@ -175,7 +175,7 @@ def test_the_job_that_was_started_last_keeps_the_tables() -> None:
     assert second.is_taken(), "they were deleted under it"
 
 
-def test_of_two_jobs_that_are_started_at_once_one_keeps_the_tables() -> None:
+def test_one_of_two_jobs_that_are_started_at_once_keeps_the_tables() -> None:
     files = FilesInMemory()
     jobs = [opened(files), opened(files)]
     seen = files.names

@@ -331,7 +331,7 @@ def test_a_holder_that_only_another_store_still_knows_lets_go() -> None:
     assert chain.error is None
 
 
-def test_holders_that_only_another_store_still_knows_let_go_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_holders_that_only_another_store_still_knows_let_go_of_many_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     chain, (_, second) = chain_of()
     ids = [5 << 10, 6 << 10]
     theirs = [chained_id(each) for each in ids]
@@ -349,7 +349,7 @@ def test_holders_that_only_another_store_still_knows_let_go_of_many(monkeypatch:
     assert chain.error is None
 
 
-def test_many_that_were_sent_together_are_waited_for_before_any_is_used() -> None:
+def test_messages_that_were_sent_together_are_waited_for_before_any_is_used() -> None:
     chain, (first, second) = chain_of(lag_timeout_s=0)
     arrived = chain.send(MESSAGE, ["q"]).id
     commit_all([first, second])

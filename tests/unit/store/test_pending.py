@@ -11,7 +11,7 @@ from journal.errors import DeadlineError, FencedError, JournalError
 from journal.store.pending import Pending
 
 
-def test_the_id_is_known_at_once_and_given_when_the_group_is_durable() -> None:
+def test_the_id_of_an_operation_is_known_at_once_and_given_when_its_group_is_durable() -> None:
     completion = Completion()
     first, second = Pending(1, completion), Pending(2, completion)
     assert (first.id, first.done, first.error) == (1, False, None)
@@ -52,7 +52,7 @@ def test_an_error_of_the_group_reaches_whoever_waits_awaits_or_is_called_back() 
     assert pending.error is error
 
 
-def test_without_a_completion_it_is_done_from_the_start() -> None:
+def test_an_operation_without_a_completion_is_done_from_the_start() -> None:
     pending = Pending(7)
     assert pending.done
     assert pending.wait(0) == 7

@@ -69,7 +69,7 @@ def test_bodies_go_once_the_copy_stands_at_their_group_in_every_shard(fake: Copy
     assert cache.get(2) is None
 
 
-def test_over_the_bound_the_oldest_durable_ones_go(fake: CopyFake, cache: BodyCache) -> None:
+def test_bodies_over_the_bound_go_the_oldest_durable_ones_first(fake: CopyFake, cache: BodyCache) -> None:
     first, second = Completion(), Completion()
     cache.put(first, 2, b"x" * 80)
     cache.put(second, 4, b"y" * 80)
@@ -84,7 +84,7 @@ def test_over_the_bound_the_oldest_durable_ones_go(fake: CopyFake, cache: BodyCa
     assert cache.stored_by(2) is None
 
 
-def test_over_the_bound_what_is_gone_goes_before_what_is_there(cache: BodyCache, gone: set[int]) -> None:
+def test_bodies_over_the_bound_go_those_of_deleted_messages_first(cache: BodyCache, gone: set[int]) -> None:
     groups = [Completion(), Completion(), Completion()]
     cache.put_all(groups[0], [2, 4], [b"a" * 40, b"b" * 5], 45)
     assert cache.get(4) == b"b" * 5
@@ -99,7 +99,9 @@ def test_over_the_bound_what_is_gone_goes_before_what_is_there(cache: BodyCache,
     assert cache.stored_by(2) is None
 
 
-def test_of_much_that_waits_for_the_copy_what_is_gone_takes_no_memory(cache: BodyCache, gone: set[int]) -> None:
+def test_bodies_of_deleted_messages_take_no_memory_while_their_groups_wait_for_the_copy(
+    cache: BodyCache, gone: set[int]
+) -> None:
     for number in range(1, 41):
         group = Completion()
         cache.put_all(group, [2 * number, 2 * number + 1], [b"x" * 5, b"y" * 5], 10)

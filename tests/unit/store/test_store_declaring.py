@@ -112,7 +112,7 @@ def test_a_destroyed_queue_takes_its_messages_with_it(
     assert bodies(store) == []
 
 
-def test_a_queue_destroyed_with_messages_on_their_way(node: StoreNode, store: MessageStore) -> None:
+def test_a_queue_can_be_destroyed_with_messages_on_their_way(node: StoreNode, store: MessageStore) -> None:
     with node.blocked_writer():
         sent = store.send(Message("orders", b"one"), ["q", "r"])
         store.acknowledge(send(store, b"two", "r", durable=False), "r")
@@ -175,7 +175,7 @@ def test_what_the_journal_has_no_room_for_is_deleted_once_it_has(tmp_path_factor
         assert kinds_in_journal(node)[MESSAGE] == 6
 
 
-def test_a_crash_amid_the_destruction_leaves_nothing(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_crash_amid_the_destruction_of_a_queue_leaves_nothing(tmp_path_factory: pytest.TempPathFactory) -> None:
     settings = StoreSettings(collect_operations_max=10)
     with StoreNode(tmp_path_factory.mktemp("long") / "node", settings) as node:
         declare(node.store, "q", "r")

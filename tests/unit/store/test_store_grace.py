@@ -104,7 +104,7 @@ def test_a_wall_clock_that_is_set_ends_no_holders_time_and_lengthens_none(node: 
     assert node.store.acquire(sent, "q", "new").wait() is not None
 
 
-def test_what_has_expired_meanwhile_is_told(node: StoreNode) -> None:
+def test_a_message_that_expired_in_the_grace_time_is_told(node: StoreNode) -> None:
     sent = send(node.store, b"one", expires=node.clock() + 1)
     node.store.acquire(sent, "q", "gone").wait()
     store = node.crash()

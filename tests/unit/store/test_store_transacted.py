@@ -129,7 +129,7 @@ def test_what_a_transaction_has_acquired_it_may_acknowledge(node: StoreNode, liv
 
 @SETTLE
 @LIVES
-def test_a_message_acquired_and_moved_in_one_transaction(node: StoreNode, live: str, commit: bool) -> None:
+def test_a_message_can_be_acquired_and_moved_in_one_transaction(node: StoreNode, live: str, commit: bool) -> None:
     sent = send(node.store, b"one")
     tx = node.store.begin()
     node.store.acquire(sent, "q", "h", tx)

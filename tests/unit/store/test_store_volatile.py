@@ -39,7 +39,7 @@ def test_a_message_that_is_not_durable_never_reaches_the_journal(node: StoreNode
         store.message(sent.id)
 
 
-def test_the_last_acknowledge_frees_its_memory(store: MessageStore) -> None:
+def test_the_last_acknowledge_frees_the_memory_of_a_message_that_is_not_durable(store: MessageStore) -> None:
     sent = store.send(Message("orders", b"x" * 1000, durable=False), ["q", "r"]).id
     store.acknowledge(sent, "q")
     assert store.volatile_bytes[0] > 1000

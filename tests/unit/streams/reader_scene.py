@@ -214,7 +214,7 @@ class ReaderParent:
         return self._lines("notes")
 
     def pids(self) -> list[int]:
-        """Of all readers there were, or of those that came so far as to say it."""
+        """Process ids of all readers so far that have come to note theirs."""
         return [int(line) for line in self._lines("starts")]
 
     def _lines(self, name: str) -> list[str]:
@@ -304,7 +304,7 @@ class ReaderChild:
         os.write(self._signs, b".")
 
     def end_signs(self) -> None:
-        """As when the parent is gone."""
+        """The reader's signs of life end, as they do when its parent is gone."""
         if self._signs >= 0:
             os.close(self._signs)
             self._signs = -1

@@ -72,7 +72,7 @@ async def turns_of_the_loop() -> None:
         await asyncio.sleep(0)
 
 
-def test_it_reads_once_however_often_it_is_begun_and_again_when_that_is_taken() -> None:
+def test_reading_ahead_reads_once_however_often_it_is_begun_and_again_once_that_is_taken() -> None:
     async def test(reads: Reads, ahead: ReadAhead) -> None:
         ahead.begin(1, {0}, 100)
         ahead.begin(1, {0, 1}, 200)
@@ -89,7 +89,7 @@ def test_it_reads_once_however_often_it_is_begun_and_again_when_that_is_taken() 
     run(test)
 
 
-def test_what_was_read_is_given_once_and_nothing_where_nothing_was_begun() -> None:
+def test_what_was_read_ahead_is_given_once_and_nothing_where_nothing_was_begun() -> None:
     async def test(reads: Reads, ahead: ReadAhead) -> None:
         assert await ahead.take(1, LONG_S) == {}
         ahead.begin(1, {0}, 100)
@@ -102,7 +102,7 @@ def test_what_was_read_is_given_once_and_nothing_where_nothing_was_begun() -> No
     run(test)
 
 
-def test_it_is_waited_for_while_it_is_under_way() -> None:
+def test_a_read_under_way_is_waited_for() -> None:
     async def test(reads: Reads, ahead: ReadAhead) -> None:
         ahead.begin(1, {0}, 100)
         taking = asyncio.ensure_future(ahead.take(1, LONG_S))
@@ -116,7 +116,7 @@ def test_it_is_waited_for_while_it_is_under_way() -> None:
 
 
 @pytest.mark.parametrize("timeout_s", [0.0, 0.001])
-def test_who_does_not_wait_so_long_gets_nothing_and_the_next_one_what_it_gives(timeout_s: float) -> None:
+def test_a_wait_that_ends_before_the_read_gets_nothing_and_the_next_wait_gets_all(timeout_s: float) -> None:
     async def test(reads: Reads, ahead: ReadAhead) -> None:
         ahead.begin(1, {0}, 100)
         assert await ahead.take(1, timeout_s) == {}
@@ -130,7 +130,7 @@ def test_who_does_not_wait_so_long_gets_nothing_and_the_next_one_what_it_gives(t
     run(test)
 
 
-def test_who_is_cancelled_while_it_waits_leaves_it_to_the_next_one() -> None:
+def test_a_wait_that_is_cancelled_leaves_the_read_to_the_next_wait() -> None:
     async def test(reads: Reads, ahead: ReadAhead) -> None:
         ahead.begin(1, {0}, 100)
         await reads.until_begun()
@@ -146,7 +146,7 @@ def test_who_is_cancelled_while_it_waits_leaves_it_to_the_next_one() -> None:
     run(test)
 
 
-def test_of_a_turn_that_is_over_nothing_is_given_and_the_next_turn_reads_anew() -> None:
+def test_a_read_of_a_turn_that_is_over_is_dropped_and_the_next_turn_reads_anew() -> None:
     async def test(reads: Reads, ahead: ReadAhead) -> None:
         ahead.begin(1, {0}, 100)
         await reads.until_begun()
@@ -174,7 +174,7 @@ def test_an_error_of_a_turn_that_is_over_is_dropped(error: Exception) -> None:
     run(test)
 
 
-def test_an_error_is_raised_once_to_the_turn_that_began_and_then_it_reads_again() -> None:
+def test_an_error_is_raised_once_to_the_turn_that_began_the_read_which_then_reads_again() -> None:
     async def test(reads: Reads, ahead: ReadAhead) -> None:
         error = GapError("gone", topic="wal", partition=0, offset=5)
         ahead.begin(1, {0, 1}, 100)
@@ -192,7 +192,7 @@ def test_an_error_is_raised_once_to_the_turn_that_began_and_then_it_reads_again(
     run(test)
 
 
-def test_what_is_under_way_is_over_before_shards_are_left_out_and_others_are_still_given() -> None:
+def test_a_read_under_way_is_over_before_shards_are_left_out_and_others_are_still_given() -> None:
     async def test(reads: Reads, ahead: ReadAhead) -> None:
         ahead.begin(1, {0, 1}, 100)
         await reads.until_begun()
@@ -282,7 +282,7 @@ def test_what_is_wrong_with_a_shard_that_is_left_out_is_not_raised() -> None:
     run(test)
 
 
-def test_what_is_under_way_when_it_is_closed_ends_in_silence() -> None:
+def test_a_read_under_way_at_the_close_ends_in_silence() -> None:
     async def test(reads: Reads, ahead: ReadAhead) -> None:
         ahead.begin(1, {0}, 100)
         await reads.until_begun()
@@ -294,7 +294,7 @@ def test_what_is_under_way_when_it_is_closed_ends_in_silence() -> None:
     run(test)
 
 
-def test_so_does_what_fails_as_it_is_dropped() -> None:
+def test_a_read_that_fails_as_it_is_dropped_ends_in_silence() -> None:
     async def test(reads: Reads, ahead: ReadAhead) -> None:
         reads.fails_when_dropped = True
         ahead.begin(1, {0}, 100)
@@ -306,7 +306,7 @@ def test_so_does_what_fails_as_it_is_dropped() -> None:
     run(test)
 
 
-def test_so_does_an_error_that_nobody_has_taken() -> None:
+def test_an_error_that_nobody_has_taken_is_silent_at_the_close() -> None:
     async def test(reads: Reads, ahead: ReadAhead) -> None:
         ahead.begin(1, {0}, 100)
         await reads.until_begun()
@@ -318,7 +318,7 @@ def test_so_does_an_error_that_nobody_has_taken() -> None:
     run(test)
 
 
-def test_one_that_has_nothing_under_way_is_closed_too_and_as_often_as_one_likes() -> None:
+def test_reading_ahead_may_be_closed_any_number_of_times_with_nothing_under_way() -> None:
     async def test(reads: Reads, ahead: ReadAhead) -> None:
         ahead.close()
         ahead.begin(1, {0}, 100)

@@ -1,4 +1,4 @@
-"""Which shard's batch is damaged, with a client that does not say, and drops what it has read of all of them."""
+"""The shard with a damaged batch is found, though the client does not name it and drops what it has read of all."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Got:
 
 
 class FetchingClient:
-    """As AIOKafkaConsumer: what it has read before a damaged batch, of whatever shard, is gone when it raises."""
+    """A client that, like AIOKafkaConsumer, loses what it has read of any shard when it raises for a damaged batch."""
 
     def __init__(self, ends: Mapping[int, int], damaged: Mapping[int, int]) -> None:
         self.ends = dict(ends)
@@ -66,7 +66,7 @@ class FetchingClient:
 
 
 class LateClient(FetchingClient):
-    """Whose broker takes long over what is asked for once more."""
+    """A client whose broker takes long to answer what is asked for once more."""
 
     def __init__(self, ends: Mapping[int, int], damaged: Mapping[int, int]) -> None:
         super().__init__(ends, damaged)
@@ -137,7 +137,7 @@ def test_two_damaged_shards_are_found_one_after_the_other() -> None:
     assert (error.partition, error.offset, offsets[1]) == (1, 4, [0, 1, 2, 3])
 
 
-def test_shards_that_have_nothing_new_or_are_slow_do_not_keep_it_from_being_found() -> None:
+def test_shards_that_have_nothing_new_or_are_slow_do_not_keep_damage_from_being_found() -> None:
     client = FetchingClient({0: 0, 1: 30, 2: 30}, {2: 5})
     client.is_slow = lambda shard: shard == 2 and client.asked % 3 == 0
     offsets, error = read(client, (0, 1, 2), 60)
@@ -186,7 +186,7 @@ def test_damage_is_found_though_answers_are_always_late_and_all_other_shards_hav
     assert (error.partition, error.offset, offsets[last]) == (last, 5, list(range(5)))
 
 
-def test_the_others_are_read_in_turn_with_one_that_is_read_record_by_record() -> None:
+def test_shards_are_read_in_turn_with_one_that_is_read_record_by_record() -> None:
     client = FetchingClient({0: 30, 1: 1000}, {0: 9})
     offsets, error = read(client, (0, 1), 30)
     assert (error.partition, error.offset, offsets[0]) == (0, 9, list(range(9)))
@@ -232,7 +232,7 @@ def test_an_offset_that_is_gone_is_told_with_its_place() -> None:
 
 
 def test_a_shard_that_was_given_before_it_is_sought_to_is_waited_for_and_no_error() -> None:
-    """It has no group offset that the client could go by: no worker ever goes by one."""
+    """Workers never go by a group's offsets, so the client has none to begin at for this shard."""
     batches = ShardBatches(FetchingClient({0: 3, 1: 3}, {}), TOPIC, fetch_bytes_max=FETCHED * len(VALUE))
     batches.seek({0: 0})
     assert read_on(batches, [0, 1], 3) == {0: 3, 1: 0}

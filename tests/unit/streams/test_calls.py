@@ -28,7 +28,7 @@ def test_shards_that_are_assigned_arrive_and_so_do_the_offsets_to_read_them_from
     assert sorted(shards) == [0, 3, 5]
 
 
-def test_none_may_be_assigned_and_none_may_be_ready(sides: Sides) -> None:
+def test_no_shards_may_be_assigned_and_none_may_be_ready(sides: Sides) -> None:
     assert sides.called.assigned([]) == {}
     assert sides.shell.calls == [("assigned", [])]
 
@@ -55,7 +55,7 @@ def test_sorted_records_arrive_with_all_that_was_found_of_them(sides: Sides) -> 
     assert others == []
 
 
-def test_so_does_a_frame_of_several_runs_with_transactions_and_replaceable_updates(sides: Sides) -> None:
+def test_a_sorted_frame_of_several_runs_with_transactions_and_replaceable_updates_arrives_whole(sides: Sides) -> None:
     operations = [add(1), update(1, b"u"), replace(1, b"r"), add(2, tx=9), commit(9, 1), delete(1), delete(3)]
     given = sorted_of(frame(2, *operations, epoch=7, node="näme", group=11, last=False, issued=5), 6)
     assert len(given.runs) > 2
@@ -63,7 +63,7 @@ def test_so_does_a_frame_of_several_runs_with_transactions_and_replaceable_updat
     assert comparable(received) == comparable(given)
 
 
-def test_so_does_an_epochs_marker(sides: Sides) -> None:
+def test_an_epochs_sorted_marker_arrives_with_its_nonce(sides: Sides) -> None:
     given = sorted_of(frame(1, marker(NONCE), epoch=3))
     (received,) = sides.received(given)
     assert isinstance(received, SortedFrame)
@@ -78,7 +78,7 @@ def test_sorted_records_and_others_come_in_their_order(sides: Sides) -> None:
     assert [comparable(each) for each in received] == [comparable(each) for each in given]
 
 
-def test_no_records_at_all_arrive_too(sides: Sides) -> None:
+def test_a_call_with_no_records_arrives(sides: Sides) -> None:
     assert sides.received() == []
 
 
@@ -117,7 +117,7 @@ def test_each_answer_says_what_is_applied_and_which_shards_are_wanted_unsorted(s
     assert (called.applied(), set(called.unsorted())) == ({}, set())
 
 
-def test_the_answer_to_frames_says_it_too(sides: Sides) -> None:
+def test_the_answer_to_frames_says_what_is_applied_and_which_shards_are_wanted_unsorted(sides: Sides) -> None:
     sides.shell.marks, sides.shell.wanted = {0: 12}, {1}
     sides.post(0, 11)
     sides.settle()
@@ -125,7 +125,7 @@ def test_the_answer_to_frames_says_it_too(sides: Sides) -> None:
     assert len(sides.shell.named("tick")) == 1
 
 
-def test_its_stop_is_the_shells_and_to_abandon_it_is_not_its_own_affair(sides: Sides) -> None:
+def test_a_caller_stops_the_shell_and_cannot_abandon_it(sides: Sides) -> None:
     sides.called.stop()
     sides.called.abandon()
     sides.called.ended(None)

@@ -33,8 +33,8 @@ def test_frames_are_sent_before_those_before_them_are_applied_but_only_so_many(s
     assert sides.applied() == [*((0, offset) for offset in range(POSTED_MAX)), (1, 9)]
 
 
-def test_frames_beyond_that_are_sent_when_the_first_have_their_answer() -> None:
-    """Which they say themselves: how many answers there were before them."""
+def test_frames_beyond_the_bound_are_sent_when_the_first_have_their_answer() -> None:
+    """Each call with frames says how many answers its sender had received before it."""
     with connected() as (bare, answering):
         called = CalledShell(Channel(bare))
         for offset in range(POSTED_MAX):
@@ -109,7 +109,7 @@ def test_frames_of_a_shard_that_was_wanted_from_elsewhere_meanwhile_are_not_appl
     assert sides.called.seeks() == {0: 1}
 
 
-def test_they_are_applied_again_once_it_has_been_told_from_where(sides: Sides) -> None:
+def test_frames_of_a_shard_are_applied_again_once_the_reader_was_told_from_where(sides: Sides) -> None:
     sides.shell.sought = {0: 1}
     sides.post(0, 1)
     sides.settle()
@@ -123,7 +123,7 @@ def test_they_are_applied_again_once_it_has_been_told_from_where(sides: Sides) -
     assert sides.applied() == [(0, 1), (0, 1), (0, 2)]
 
 
-def test_what_was_told_twice_is_read_from_where_it_was_told_last(sides: Sides) -> None:
+def test_a_shard_that_is_wanted_from_elsewhere_twice_is_read_from_the_last_place(sides: Sides) -> None:
     sides.shell.sought = {0: 1, 1: 5}
     sides.post(0, 1)
     sides.settle()

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.timeout(30)
 
 
 def ended_with(sides: Sides, error: BaseException | None) -> Exception | None:
-    """As the answering side is told of it; nobody waits for an answer."""
+    """The error as the answering side is told of it; nobody waits for an answer."""
     sides.called.ended(error)
     with pytest.raises(CallsEnded) as ended:
         sides.ended.result(LIMIT_S)
@@ -109,7 +109,7 @@ def test_nothing_is_revoked_that_was_not_given_or_has_been_taken_back(sides: Sid
     assert sides.shell.calls == [("assigned", []), ("assigned", [1]), ("revoked", [1])]
 
 
-def test_of_two_assignments_the_last_one_is_revoked(sides: Sides) -> None:
+def test_the_last_one_of_two_assignments_is_revoked(sides: Sides) -> None:
     sides.called.assigned([0, 1])
     sides.called.assigned([1, 2])
     sides.answers.revoke()
@@ -144,7 +144,7 @@ def test_the_shell_is_stopped_if_nobody_has_called_for_it_and_once_only(sides: S
     assert sides.shell.calls == [("stop",)]
 
 
-def test_it_is_not_stopped_again_if_somebody_has_called_for_it(sides: Sides) -> None:
+def test_a_shell_that_a_caller_has_stopped_is_not_stopped_again(sides: Sides) -> None:
     sides.called.stop()
     sides.answers.stop()
     assert sides.shell.calls == [("stop",)]

@@ -58,7 +58,7 @@ def test_a_second_crash_while_the_copy_is_brought_to_where_the_agent_stands_chan
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_many_faults_change_nothing_either(seed: int) -> None:
+def test_many_faults_change_nothing_of_what_is_given(seed: int) -> None:
     chance = Random(seed)
     world = ChangeWorld(FaultsByChance(chance))
     run_through(world, chance)
@@ -92,7 +92,7 @@ def test_a_copy_that_is_ahead_of_where_another_went_on_is_built_anew() -> None:
     assert tellings[0] == [(2, b"b"), (3, b"c")]
 
 
-def test_one_that_was_paused_while_another_took_over_gives_nothing_more() -> None:
+def test_a_session_that_was_paused_while_another_took_over_gives_nothing_more() -> None:
     world = ChangeWorld()
     world.checkpoint(CHECKPOINTS[0])
     paused = world.session()

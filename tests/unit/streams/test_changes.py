@@ -55,7 +55,7 @@ def test_a_record_that_was_deleted_and_added_again_is_told_once() -> None:
     assert told(shard.changes(delete(1), add(1, b"b"))) == [(1, (b"a", b"x"), (b"b",))]
 
 
-def test_updates_that_have_rows_of_their_own_are_told_too() -> None:
+def test_updates_that_have_rows_of_their_own_are_told_with_their_record() -> None:
     shard = Shard(updates_row_bytes_max=60)
     shard.checkpoint(add(1, b"a"), *(update(1, b"%d" % n * 20) for n in range(4)), replace(1, b"r", kind=9))
     before = (b"a", *(b"%d" % n * 20 for n in range(4)), b"r")

@@ -120,7 +120,7 @@ def test_who_waits_for_a_message_learns_that_the_other_side_is_gone_before_or_wi
             receiving.result(LIMIT_S)
 
 
-def test_so_does_who_sends_one_also_while_nobody_takes_it() -> None:
+def test_who_sends_a_message_that_nobody_takes_learns_that_the_other_side_is_gone() -> None:
     with connected() as (theirs, channel):
         sending = beside(channel.send, bytes(LARGE_BYTES))
         theirs.recv(1)
@@ -131,7 +131,7 @@ def test_so_does_who_sends_one_also_while_nobody_takes_it() -> None:
             channel.send("again")
 
 
-def test_who_waits_for_the_answer_of_a_call_learns_it_and_so_does_every_later_call() -> None:
+def test_a_call_that_waits_for_its_answer_learns_that_the_shell_is_gone_and_so_does_every_later_call() -> None:
     with connected() as (theirs, channel):
         called = CalledShell(channel)
         calling = beside(called.tick)
@@ -148,7 +148,7 @@ def test_who_waits_for_the_answer_of_a_call_learns_it_and_so_does_every_later_ca
             called.ended(None)
 
 
-def test_who_has_frames_on_their_way_learns_it_with_the_next_tick() -> None:
+def test_a_caller_with_frames_on_their_way_learns_with_the_next_tick_that_the_shell_is_gone() -> None:
     with connected() as (theirs, channel):
         called = CalledShell(channel)
         called.frames(0, [])
@@ -158,7 +158,7 @@ def test_who_has_frames_on_their_way_learns_it_with_the_next_tick() -> None:
             called.tick()
 
 
-def test_who_answers_learns_it_between_calls(sides: Sides) -> None:
+def test_who_answers_learns_between_calls_that_the_caller_is_gone(sides: Sides) -> None:
     sides.called.tick()
     sides.calling.close()
     with pytest.raises(DisconnectedError):
@@ -188,7 +188,7 @@ def test_a_channel_is_disconnected_from_another_thread_while_one_waits_on_either
     assert sides.shell.named("stop") == []
 
 
-def test_one_that_is_disconnected_or_closed_already_may_be_disconnected_again() -> None:
+def test_a_channel_that_is_disconnected_or_closed_may_be_disconnected_again() -> None:
     with connected() as (theirs, channel):
         channel.disconnect()
         channel.disconnect()

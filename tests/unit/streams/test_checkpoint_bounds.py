@@ -21,7 +21,7 @@ TRANSACTIONS = 8
 STAGED = 20
 DATA = b"x" * 100
 STAGED_BYTES = STAGED * (len(DATA) + 64)
-"""Of one transaction, as the limits count them."""
+"""The bytes that one transaction has staged, as the limits count them."""
 
 Row = tuple[bytes | None, bytes | None]
 

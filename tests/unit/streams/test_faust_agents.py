@@ -13,7 +13,7 @@ from streams.agents.faust_agents import WatchedAgent, troubles_of
 
 
 class GivenStream:
-    """As Faust's: each event goes through its processors in the task that asks for it."""
+    """A stream like Faust's: each event goes through its processors in the task that asks for it."""
 
     def add_processor(self, processor: Callable[[Any], Any]) -> None:
         self.take = processor

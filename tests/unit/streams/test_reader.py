@@ -32,13 +32,13 @@ def test_a_reader_is_told_what_it_needs_to_know_and_nothing_else(worker: ReaderP
     }
 
 
-def test_what_it_calls_is_done_until_it_ends(worker: ReaderParent) -> None:
+def test_what_a_reader_calls_is_done_until_it_ends(worker: ReaderParent) -> None:
     worker.run("hear(); call('assigned', [0, 2]); call('tick'); call('stop'); say('ended', '', '')").result(LIMIT_S)
     assert worker.shell.calls == [("assigned", 0, 2), ("tick",), ("stop",)]
     assert len(worker.pids()) == 1
 
 
-def test_an_error_that_it_says_is_raised_and_the_shell_is_left_as_it_is(worker: ReaderParent) -> None:
+def test_an_error_that_a_reader_says_is_raised_and_the_shell_is_left_as_it_is(worker: ReaderParent) -> None:
     running = worker.run("hear(); call('assigned', [0]); say('ended', 'KafkaRefusedError', 'not authorised')")
     with pytest.raises(KafkaRefusedError, match="not authorised"):
         running.result(LIMIT_S)
@@ -56,7 +56,7 @@ def test_an_error_of_the_shell_is_raised_and_a_reader_that_waits_for_its_answer_
     assert worker.notes() == ["nobody answers"]
 
 
-def test_it_hears_that_its_parent_lives_and_when_that_has_no_more_for_it_to_do(
+def test_a_reader_hears_that_its_parent_lives_and_when_that_has_no_more_for_it_to_do(
     worker: ReaderParent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "SIGN_EVERY_S", 0.001)
@@ -65,7 +65,7 @@ def test_it_hears_that_its_parent_lives_and_when_that_has_no_more_for_it_to_do(
     assert worker.notes() == [str([b"."] * 3), "closed"]
 
 
-def test_one_that_hears_nothing_holds_up_nobody(worker: ReaderParent, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_that_hears_nothing_holds_up_nobody(worker: ReaderParent, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SIGN_EVERY_S", 0.0)
     running = worker.run("""
 hear()
@@ -107,7 +107,7 @@ def test_a_stop_is_the_readers_to_make_which_leaves_in_order(worker: ReaderParen
     assert len(worker.pids()) == 1
 
 
-def test_an_error_that_it_says_while_it_stops_is_raised_too(worker: ReaderParent) -> None:
+def test_an_error_that_a_reader_says_while_it_stops_is_raised(worker: ReaderParent) -> None:
     running = worker.run("hear(); call('assigned', [0]); until_terminated(); say('ended', 'ValueError', 'odd')")
     worker.until_called("assigned", 0)
     worker.stop()
@@ -123,7 +123,9 @@ def test_an_error_that_it_says_while_it_stops_is_raised_too(worker: ReaderParent
         pytest.param("say('stop'); die()", id="before it had the answer"),
     ],
 )
-def test_one_that_dies_as_it_stops_is_not_replaced_and_the_shell_stops_once(worker: ReaderParent, does: str) -> None:
+def test_a_reader_that_dies_as_it_stops_is_not_replaced_and_the_shell_stops_once(
+    worker: ReaderParent, does: str
+) -> None:
     running = worker.run(f"hear(); call('assigned', [0]); until_terminated(); {does}")
     worker.until_called("assigned", 0)
     worker.stop()
@@ -132,7 +134,9 @@ def test_one_that_dies_as_it_stops_is_not_replaced_and_the_shell_stops_once(work
     assert len(worker.pids()) == 1
 
 
-def test_one_that_is_not_ready_to_be_told_to_stop_dies_of_it_and_the_shell_stops_once(worker: ReaderParent) -> None:
+def test_a_reader_that_is_not_ready_to_be_told_to_stop_dies_of_it_and_the_shell_stops_once(
+    worker: ReaderParent,
+) -> None:
     does = "signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM}); note('starts'); time.sleep(60)"
     running = worker.run(does)
     worker.until_noted("starts")
@@ -155,7 +159,7 @@ def test_shards_are_given_back_at_once_and_a_stop_while_there_is_no_reader_start
     assert len(worker.pids()) == 1
 
 
-def test_so_does_one_while_a_reader_that_is_no_longer_answered_ends(worker: ReaderParent) -> None:
+def test_a_stop_while_a_reader_that_is_no_longer_answered_ends_starts_none(worker: ReaderParent) -> None:
     does = "parent.shutdown(socket.SHUT_RDWR); until_end_of_input(); note('ends'); until_terminated()"
     running = worker.run(f"hear(); call('assigned', [0]); {does}")
     worker.until_noted("ends")

@@ -26,7 +26,7 @@ THEN_ENDS = "call('assigned', [2]); call('stop'); say('ended', '', '')"
 @pytest.mark.parametrize(
     ("dies", "how"), [("die()", "was killed by signal 9"), ("sys.exit(3)", "ended with 3"), ("1 / 0", "ended with 1")]
 )
-def test_one_that_dies_is_replaced_by_one_that_is_told_the_same_when_its_shards_are_revoked(
+def test_a_reader_that_dies_is_replaced_by_one_that_is_told_the_same_when_its_shards_are_revoked(
     worker: ReaderParent, caplog: pytest.LogCaptureFixture, dies: str, how: str
 ) -> None:
     does = f"if first: call('assigned', [0, 2]); {dies}\n{THEN_ENDS}"
@@ -39,13 +39,13 @@ def test_one_that_dies_is_replaced_by_one_that_is_told_the_same_when_its_shards_
 
 
 @pytest.mark.parametrize("before", ["", "hear();", "hear(); call('assigned', [0]); call('revoked', [0]);"])
-def test_nothing_is_revoked_where_one_dies_that_had_no_shards(worker: ReaderParent, before: str) -> None:
+def test_nothing_is_revoked_where_a_reader_dies_that_had_no_shards(worker: ReaderParent, before: str) -> None:
     worker.run(f"if first: {before} die()\nhear(); {THEN_ENDS}").result(LIMIT_S)
     assert worker.shell.calls[-2:] == [("assigned", 2), ("stop",)]
     assert [call for call in worker.shell.calls if call[0] == "revoked"] == [("revoked", 0)] * ("revoked" in before)
 
 
-def test_calls_that_were_on_their_way_when_it_died_are_made_for_nobody_else(worker: ReaderParent) -> None:
+def test_calls_that_a_reader_had_on_their_way_when_it_died_are_made_for_no_other(worker: ReaderParent) -> None:
     """The next one begins with its own."""
     dies = "call('assigned', [0]); say('tick'); say('assigned', [0, 1, 2])"
     worker.run(f"hear()\nif first: {dies}; die()\n{THEN_ENDS}").result(LIMIT_S)
@@ -55,7 +55,7 @@ def test_calls_that_were_on_their_way_when_it_died_are_made_for_nobody_else(work
     assert calls[-3] == ("revoked", *given)
 
 
-def test_one_that_is_gone_but_does_not_end_is_killed_before_it_is_replaced(
+def test_a_reader_that_is_gone_but_does_not_end_is_killed_before_it_is_replaced(
     worker: ReaderParent, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(module, "END_S", 0.05)
@@ -76,7 +76,9 @@ def test_a_shell_that_cannot_be_revoked_ends_the_worker(worker: ReaderParent) ->
     assert shell.calls == [("assigned", 0), ("revoked", 0)]
 
 
-def test_a_shell_that_one_has_stopped_by_itself_is_called_no_more_when_that_dies(worker: ReaderParent) -> None:
+def test_a_shell_that_a_reader_has_stopped_by_itself_is_called_no_more_when_the_reader_dies(
+    worker: ReaderParent,
+) -> None:
     """Nobody has asked the worker to stop, so that is an error."""
     running = worker.run(f"hear()\nif first: call('assigned', [0]); call('stop'); die()\n{THEN_ENDS}")
     with pytest.raises(OperatingError, match="the worker's reader was killed by signal 9"):
@@ -92,7 +94,7 @@ def test_a_command_that_cannot_be_started_is_an_error(tmp_path: Path) -> None:
         ReaderProcess([str(tmp_path / "none")])
 
 
-def test_one_that_cannot_be_started_again_ends_the_worker(worker: ReaderParent) -> None:
+def test_a_reader_that_cannot_be_started_again_ends_the_worker(worker: ReaderParent) -> None:
     program, command = worker.directory / "program.py", worker.directory / "command"
     program.write_text(f"{PROGRAM}\nhear(); call('assigned', [0]); os.unlink({str(command)!r}); die()")
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {program} "$@"\n')
@@ -102,7 +104,9 @@ def test_one_that_cannot_be_started_again_ends_the_worker(worker: ReaderParent) 
     assert worker.shell.calls == [("assigned", 0), ("revoked", 0)]
 
 
-def test_one_that_was_told_nothing_yet_is_killed_at_once(worker: ReaderParent, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_that_was_told_nothing_yet_is_killed_at_once(
+    worker: ReaderParent, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "END_S", 50.0)
     reader = worker.start("note('runs'); time.sleep(60)")
     worker.until_noted("runs")
@@ -112,7 +116,7 @@ def test_one_that_was_told_nothing_yet_is_killed_at_once(worker: ReaderParent, m
     assert not is_alive(worker.pids()[0])
 
 
-def test_one_that_was_told_has_its_time_to_leave_and_is_killed_when_that_is_over(
+def test_a_reader_that_was_told_to_end_has_its_time_to_leave_and_is_killed_when_that_is_over(
     worker: ReaderParent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "END_S", 0.05)

@@ -48,7 +48,7 @@ def test_a_reader_reads_what_its_parent_has_told_it_and_says_when_it_is_done(chi
     assert settings.client_id.endswith(".one.worker-3")
 
 
-def test_it_calls_its_parents_shell(child: ReaderChild) -> None:
+def test_a_reader_calls_its_parents_shell(child: ReaderChild) -> None:
     async def serves(shell: WorkerShell, settings: GroupSettings, prepare: Prepare) -> None:
         shell.assigned([1, 3])
         assert shell.tick() == 1.0
@@ -64,7 +64,7 @@ def test_it_calls_its_parents_shell(child: ReaderChild) -> None:
 
 
 @pytest.mark.parametrize("error", [KafkaRefusedError("not authorised"), KafkaUnavailableError("no broker")])
-def test_it_tells_its_parent_what_ended_it(child: ReaderChild, error: Exception) -> None:
+def test_a_reader_tells_its_parent_what_ended_it(child: ReaderChild, error: Exception) -> None:
     async def serves(shell: WorkerShell, settings: GroupSettings, prepare: Prepare) -> None:
         raise error
 
@@ -113,14 +113,14 @@ def test_a_frame_of_another_shard_is_none(child: ReaderChild) -> None:
     assert found == [given]
 
 
-def test_one_whose_parent_is_gone_before_it_was_told_anything_ends(child: ReaderChild) -> None:
+def test_a_reader_whose_parent_is_gone_before_it_was_told_anything_ends(child: ReaderChild) -> None:
     reading = child.start(nothing)
     child.channel.disconnect()
     reading.result(LIMIT_S)
     assert child.exits == []
 
 
-def test_one_whose_parent_is_gone_calls_in_vain_and_ends_at_the_latest_after_a_while(child: ReaderChild) -> None:
+def test_a_reader_whose_parent_is_gone_calls_in_vain_and_ends_at_the_latest_after_a_while(child: ReaderChild) -> None:
     async def serves(shell: WorkerShell, settings: GroupSettings, prepare: Prepare) -> None:
         await asyncio.to_thread(shell.tick)
 
@@ -159,7 +159,7 @@ def test_a_parent_that_stands_still_is_gone_and_one_that_gives_signs_is_not(
     assert asked == [2.0] * 4
 
 
-def test_a_mistake_in_the_client_properties_is_told_too(child: ReaderChild) -> None:
+def test_a_reader_tells_its_parent_of_a_mistake_in_the_client_properties(child: ReaderChild) -> None:
     """Or the parent starts one reader after the other, for ever."""
     reading = child.start(nothing)
     child.tell(client_properties={"sasl.kerberos.keytab": "/k"})
@@ -170,7 +170,7 @@ def test_a_mistake_in_the_client_properties_is_told_too(child: ReaderChild) -> N
 def test_settings_that_are_right_together_with_its_parents_file_are_no_mistake(
     child: ReaderChild, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As `replication = 3` in the file is."""
+    """MIN_INSYNC = 2 is right only together with `replication = 3` in the parent's file."""
     monkeypatch.setenv("KAFKA_JOURNAL_MIN_INSYNC", "2")
     reading = child.start(nothing)
     child.tell()

@@ -219,14 +219,14 @@ def test_policy_skip_counts_and_goes_on() -> None:
     assert scene.done().refused == Counter({"no-key": 1})
 
 
-def test_policy_dead_letter_sends_it_there_in_the_same_transaction() -> None:
+def test_policy_dead_letter_sends_a_refused_message_to_its_topic_in_the_same_transaction() -> None:
     scene = keyed("dead-letter", dead_letter_topic=DEAD)
     scene.replay().run()
     assert (scene.replayed(), scene.replayed(DEAD)) == ([b"1", b"2", b"4", b"5"], [b"bad"])
     assert (scene.done().sent, scene.done().dead_letters) == (4, 1)
 
 
-def test_policy_fail_stops_it_with_all_before_the_frame_sent_and_a_mended_route_goes_on_there() -> None:
+def test_policy_fail_stops_a_replay_with_all_before_the_frame_sent_and_a_mended_route_goes_on_there() -> None:
     scene = keyed("skip")
     change(scene, {"name": "r", "targets": [KEYED], "on_error": "fail"})
     for _ in range(2):

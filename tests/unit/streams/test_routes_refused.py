@@ -83,7 +83,7 @@ def test_messages_that_no_route_matches_leave_nothing_to_report() -> None:
     assert (reported, log.end) == (1, 1)
 
 
-def test_policy_dead_letter_sends_it_there_in_the_same_transaction() -> None:
+def test_policy_dead_letter_sends_a_refused_message_to_its_topic_in_the_same_transaction() -> None:
     scene = keyed("dead-letter", dead_letter_topic=DEAD)
     scene.run(100)
     assert (scene.sent(), scene.sent(DEAD)) == ([b"1", b"2", b"4", b"5"], [b"bad"])

@@ -120,7 +120,7 @@ def test_a_shard_that_a_route_stops_again_sends_no_rows_meanwhile() -> None:
 
 
 @pytest.mark.parametrize("on_error", ["fail", "skip", "dead-letter"])
-def test_a_record_is_measured_against_the_topic_of_a_template_when_it_is_the_first_for_it_too(on_error: str) -> None:
+def test_even_the_first_record_for_a_templates_topic_is_measured_against_its_limit(on_error: str) -> None:
     bodies = [b"l" * 1_000_100, b"s", b"m" * 1_000_050]
     scene = world(
         *([message(at, body, "x")] for at, body in enumerate(bodies, start=1)),
@@ -133,7 +133,7 @@ def test_a_record_is_measured_against_the_topic_of_a_template_when_it_is_the_fir
 
 
 @pytest.mark.parametrize("on_error", ["skip", "dead-letter"])
-def test_a_large_record_too_waits_for_a_topic_that_is_missing(on_error: str) -> None:
+def test_a_large_record_waits_for_a_templates_topic_that_is_missing(on_error: str) -> None:
     body = b"l" * 1_000_100
     scene = world(
         [message(1, body, "x")],

@@ -21,7 +21,7 @@ LIMIT_S = 5.0
 
 
 def test_a_transaction_that_nobody_ended_stops_a_recovery_until_it_is_ended() -> None:
-    """As KAFKA-20734 leaves one: its end was never written, and whoever committed it is gone."""
+    """KAFKA-20734 leaves such a transaction: its end was never written, and the producer that committed it is gone."""
     world = RoutesWorld([])
     worker = world.worker()
     worker.recover()
@@ -127,7 +127,7 @@ def test_a_shard_whose_table_cannot_be_read_goes_on_when_it_can() -> None:
 
 
 def test_no_checkpoint_follows_a_table_that_only_a_deposed_leader_shows() -> None:
-    """It would lack the tombstone of a record that was added, written and deleted in what that leader does not show."""
+    """Such a checkpoint would lack the tombstone of a record that was added and deleted in what that leader hides."""
     world = RoutesWorld(wal([marker()], [message(1)], [message(2)], [delete(1)]))
     kafka = DeposedKafka(world.broker)
 

@@ -15,11 +15,11 @@ def test_workers_that_start_together_share_in_the_order_of_their_names() -> None
     assert share_out(range(5), {"b": (), "a": ()}) == {"a": [0, 2, 4], "b": [1, 3]}
 
 
-def test_the_shards_of_one_that_is_gone_go_to_the_others_who_keep_theirs() -> None:
+def test_the_shards_of_a_worker_that_is_gone_go_to_the_others_which_keep_theirs() -> None:
     assert share_out(range(6), {"b": [2, 3], "c": [4, 5]}) == {"b": [0, 2, 3], "c": [1, 4, 5]}
 
 
-def test_a_new_one_gets_its_part_and_the_others_keep_the_rest() -> None:
+def test_a_new_worker_gets_its_part_and_the_others_keep_the_rest() -> None:
     assert share_out(range(8), {"a": [0, 2, 4, 6], "b": [1, 3, 5, 7], "new": ()}) == {
         "a": [0, 2, 4],
         "b": [1, 3, 5],
@@ -27,7 +27,7 @@ def test_a_new_one_gets_its_part_and_the_others_keep_the_rest() -> None:
     }
 
 
-def test_of_two_who_have_had_a_shard_one_gets_it() -> None:
+def test_one_of_two_workers_that_have_had_a_shard_gets_it() -> None:
     assert share_out(range(4), {"a": [0, 1], "b": [0, 1, 2, 3]}) == {"a": [0, 1], "b": [2, 3]}
 
 
@@ -53,7 +53,7 @@ def test_every_shard_is_one_members_all_have_as_many_and_none_moves_for_nothing(
 
 
 @given(shards=st.integers(1, 40), members=st.sets(MEMBERS, min_size=2), changed=st.data())
-def test_when_one_leaves_or_joins_no_more_shards_move_than_must(
+def test_no_more_shards_move_than_must_when_a_worker_leaves_or_joins(
     shards: int, members: set[str], changed: st.DataObject
 ) -> None:
     before = share_out(range(shards), dict.fromkeys(members, ()))

@@ -17,7 +17,7 @@ DEADLINE_S = 60.0
 
 
 class StopsNever:
-    """As much of an app as `run_app` uses."""
+    """The part of an app that `run_app` uses; its stop never ends."""
 
     def __init__(self, told: Connection) -> None:
         self._told = told

@@ -57,7 +57,7 @@ LIFE: list[list[Operation]] = [
     [delete(2), delete(9), add(11), add(9, b"again")],
     [update(9, b"j"), delete(11), add(11), update(1, b"k")],
 ]
-"""Of one shard, group by group: records that meet themselves in one frame, and transactions that end in it."""
+"""The operations of one shard, group by group: several on one record in a frame, and transactions that end in it."""
 
 
 def recorded(frames: Iterable[tuple[int, int, Frame]]) -> list[Record]:
@@ -168,7 +168,7 @@ def test_sorted_frames_and_others_in_turn_leave_the_same_table(chosen: Callable[
 
 
 def test_a_shard_that_tells_what_happened_leaves_the_same_table() -> None:
-    """It looks at its operations in their order."""
+    """A shard with agents of operations looks at its operations in their order."""
     tables = []
     agents = OperationAgents([Agent("agent", lambda each: None, None)], AgentCalls(asyncio.new_event_loop()))
     for tell in (agents, None):

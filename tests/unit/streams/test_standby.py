@@ -40,7 +40,7 @@ class StandbyDisk(RocksStore):
         self.refusals = 0
         """How often it refuses to be cleared, and is then half of what it was."""
         self.numbers: list[int] = []
-        """Of records, as they were written: another thread than the store's may look."""
+        """Ids of the records, in the order of their writes. Any thread may read this list."""
 
     def named(self, name: bytes) -> bytes | None:
         if self.damaged:
@@ -135,7 +135,7 @@ class Standbys:
 
 
 def records_of(store: LocalStore | None) -> list[int]:
-    """Of one that was taken."""
+    """Ids of the records in a store that was taken from its standby."""
     assert store is not None
     with closing(store):
         return [record_id_of(key) for key, _ in store.scan(RECORD_TAG)]

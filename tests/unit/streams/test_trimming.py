@@ -115,7 +115,9 @@ def test_who_serves_shard_0_trims_when_it_is_due_and_nobody_else() -> None:
 
 
 @pytest.mark.parametrize("error", [KafkaUnavailableError("no broker"), TrimError("tables differ")])
-def test_one_that_fails_is_tried_again_when_the_next_is_due(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_trim_that_fails_is_tried_again_when_the_next_is_due(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
     trims = Trims()
     trims.now += EVERY_S
     trims.shell.assigned((0,))
@@ -137,7 +139,7 @@ def test_a_fault_of_our_own_ends_the_worker() -> None:
     trims.shell.stop()
 
 
-def test_one_under_way_is_given_up_when_the_shard_is_another_s_and_not_when_it_comes_back() -> None:
+def test_a_trim_under_way_is_given_up_when_the_shard_is_another_s_and_not_when_it_comes_back() -> None:
     trims = Trims()
     trims.now += EVERY_S
     trims.shell.assigned((0,))
@@ -153,7 +155,7 @@ def test_one_under_way_is_given_up_when_the_shard_is_another_s_and_not_when_it_c
     assert (trims.begun, trims.given_up) == (2, 1)
 
 
-def test_one_under_way_is_given_up_when_an_error_has_ended_the_worker() -> None:
+def test_a_trim_under_way_is_given_up_when_an_error_has_ended_the_worker() -> None:
     trims = Trims()
     trims.now += EVERY_S
     trims.shell.assigned((0,))

@@ -123,7 +123,7 @@ def test_a_limit_that_is_no_number_of_messages_is_refused(limit: str) -> None:
 
 
 def test_a_name_may_be_any_text() -> None:
-    """As Faust's web server reads addresses."""
+    """Addresses are read here as Faust's web server reads them."""
 
     async def found() -> list[str]:
         async def handler(_: web.Request) -> web.Response:
@@ -194,7 +194,7 @@ def test_an_agent_that_is_fine_again_is_a_0_and_one_that_fails_in_two_ways_fails
     } <= lines
 
 
-def test_of_a_shard_whose_copy_is_being_built_nothing_is_told() -> None:
+def test_nothing_is_told_of_a_shard_whose_copy_is_being_built() -> None:
     view = view_of_nothing()
     view.seen({0: Mark(shard=0, offset=-1), 1: Mark(shard=1, offset=7, applied=5)})
     found = [line for line in metric_lines(view, WebService()) if line.startswith("kafka_journal_shard_")]

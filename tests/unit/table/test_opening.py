@@ -33,14 +33,14 @@ def test_a_service_asks_again_while_kafka_does_not_answer(caplog: pytest.LogCapt
     assert caplog.messages == ["Kafka does not answer, and is asked again: no controller"] * (START_ATTEMPTS - 1)
 
 
-def test_it_asks_no_more_once_it_was_given_up() -> None:
+def test_a_service_asks_no_more_once_its_start_was_given_up() -> None:
     start = Starting(2, DeadlineError("the control rows"))
     with pytest.raises(DeadlineError):
         patiently(start, given_up=lambda: start.asked == 2)
     assert start.asked == 2
 
 
-def test_it_gives_up_in_the_end() -> None:
+def test_a_service_gives_up_in_the_end_while_kafka_does_not_answer() -> None:
     start = Starting(START_ATTEMPTS, KafkaUnavailableError("no controller"))
     with pytest.raises(KafkaUnavailableError):
         patiently(start)

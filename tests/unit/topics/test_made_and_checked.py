@@ -1,4 +1,4 @@
-"""Which topics a journal takes: every rule of `check_journal`, one thing wrong at a time; `init` by several at once."""
+"""The topics that a journal takes: every rule of `check_journal`, one fault at a time; `init` by several at once."""
 
 from __future__ import annotations
 
@@ -252,21 +252,21 @@ def test_an_init_that_is_killed_at_any_request_is_completed_by_the_next(fault: F
         assert set(inits.broker.topics) == {"j.control", "j.wal", "j.table"}
 
 
-def test_of_inits_at_once_the_one_that_was_overtaken_before_it_began_to_write_takes_what_is_there() -> None:
+def test_an_init_that_was_overtaken_before_it_began_to_write_takes_what_is_there() -> None:
     inits = Inits()
     found = inits.run(b"A" * 16, kafka=Overtaken(inits.broker, lambda: inits.run(b"B" * 16)))
     assert found.journal == b"B" * 16
     assert inits.rows.identity == found
 
 
-def test_of_inits_at_once_the_one_that_was_overtaken_between_its_check_and_its_write_takes_what_is_there() -> None:
+def test_an_init_that_was_overtaken_between_its_check_and_its_write_takes_what_is_there() -> None:
     inits = Inits()
     found = inits.run(b"A" * 16, before_it_is_written=lambda: inits.run(b"B" * 16))
     assert found.journal == b"B" * 16
     assert inits.rows.identity == found
 
 
-def test_of_inits_at_once_with_different_numbers_of_shards_all_make_the_same_topics() -> None:
+def test_inits_at_once_with_different_numbers_of_shards_all_make_the_same_topics() -> None:
     inits = Inits()
     found = inits.run(b"A" * 16, before_it_is_written=lambda: inits.run(b"B" * 16, shards=3))
     assert found.shards == 3
@@ -341,7 +341,7 @@ def test_an_init_that_changes_the_shards_and_is_killed_at_any_request_is_complet
 
 
 def test_an_identity_beside_topics_that_never_had_a_record_can_be_changed() -> None:
-    """As one that an `init` left which was not allowed to make topics, or one beside topics of another number."""
+    """An `init` leaves such an identity if it was not allowed to make topics, or found them with other partitions."""
     inits = with_topics_of_another_number()
     first = inits.rows.identity
     with pytest.raises(TopicError, match=r"with 3 partitions instead of 2, .*`kafka-journal init -j j --shards 3`"):

@@ -161,7 +161,7 @@ def test_the_newest_marks_of_many_shards_are_those_of_each() -> None:
     assert [found[shard].mark.offset for shard in range(4)] == [8, 8, -1, -1]
 
 
-def test_of_many_shards_a_mark_that_is_none_is_an_error_too() -> None:
+def test_a_mark_that_is_none_among_those_of_many_shards_is_an_error() -> None:
     tables = ManyTables()
     tables.write(0, (mark_key(0), b"\xff"))
     with pytest.raises(RowError):

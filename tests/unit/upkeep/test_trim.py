@@ -156,7 +156,7 @@ def test_the_records_are_deleted_once_the_control_row_says_so() -> None:
     assert scene.plan().offset == 10
 
 
-def test_of_two_trims_at_once_only_one_deletes() -> None:
+def test_only_one_of_two_trims_at_once_deletes() -> None:
     scene = Scene(1, 1, 1, 1, 1, 2)
     one, other = scene.trimming(), scene.trimming()
     plan = one.plan("me", 1.0)

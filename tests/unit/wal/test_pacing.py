@@ -14,7 +14,7 @@ def test_the_first_transaction_waits_for_nothing_and_the_next_until_the_pause_is
     assert pace.next_at == pytest.approx(100.25)
 
 
-def test_it_grows_while_transactions_meet_markers_up_to_its_bound_and_shrinks_back_while_none_does() -> None:
+def test_the_pause_grows_up_to_its_bound_while_transactions_meet_markers_and_shrinks_back_while_none_does() -> None:
     pace = Pace(0.00025, 0.004)
     longer = []
     for _ in range(6):

@@ -31,7 +31,7 @@ from tests.support.shards import shard_config
 
 LIMIT_S = 5.0
 SIZE = 1000
-"""Of a record's data."""
+"""The bytes of a record's data."""
 
 
 def test_a_transaction_has_less_after_a_failure_and_more_after_successes_that_mean_something() -> None:
@@ -89,7 +89,7 @@ class Cluster(SimulatedKafka):
         super().__init__(broker)
         self.bytes_max = bytes_max
         self.sizes: list[int] = []
-        """Of the transactions that were to be committed."""
+        """The bytes of each transaction that was to be committed."""
 
     def transactional_producer(self, transactional_id: str) -> Narrow:  # type: ignore[override]
         return Narrow(super().transactional_producer(transactional_id), self)
@@ -269,7 +269,7 @@ def test_a_worker_that_is_far_behind_checkpoints_as_much_as_gets_through() -> No
 
 
 def test_a_settlement_that_is_more_than_gets_through_with_others_is_checkpointed_alone() -> None:
-    """It cannot be divided: what may be staged is bounded so that it gets through."""
+    """A settlement cannot be divided; the bound of what may be staged is there so that each gets through alone."""
     staged = [add(n, b"x" * SIZE, tx=7) for n in range(1, 6)]
     settled = [[*staged, prepare(7, 5)], *adds(100, 8), [commit(7, 5)], *adds(200, 8)]
     following = Following(6 * SIZE, *settled)

@@ -129,7 +129,7 @@ class Scene:
 @pytest.mark.parametrize(
     ("committed", "told"), [(True, "the last group is in the WAL"), (False, "the group is not in the WAL")]
 )
-def test_a_node_that_was_suspended_in_mid_commit_learns_it_from_what_the_trims_have_noted(
+def test_a_node_that_was_suspended_in_mid_commit_learns_its_outcome_from_what_the_trims_have_noted(
     committed: bool, told: str
 ) -> None:
     scene = Scene()
@@ -152,7 +152,7 @@ def test_a_node_that_was_suspended_in_mid_commit_learns_it_from_what_the_trims_h
 @pytest.mark.parametrize("left", [0, 1], ids=["all", "but_the_last_frame"])
 @pytest.mark.parametrize("epochs", [(2,), (2, 3)], ids=["one_successor", "two_successors"])
 @pytest.mark.parametrize("committed", [True, False])
-def test_what_somebody_else_has_deleted_leaves_the_outcome_unknown(
+def test_a_wal_that_something_but_a_trim_has_deleted_leaves_the_outcome_unknown(
     committed: bool, epochs: tuple[int, ...], left: int
 ) -> None:
     scene = Scene()
@@ -170,7 +170,7 @@ def test_what_somebody_else_has_deleted_leaves_the_outcome_unknown(
         scene.write_last(meanwhile, committed=committed)
 
 
-def test_the_active_node_learns_it_from_the_wal_however_often_that_was_trimmed() -> None:
+def test_the_active_node_learns_an_outcome_from_the_wal_however_often_that_was_trimmed() -> None:
     scene = Scene()
     scene.trim()
 

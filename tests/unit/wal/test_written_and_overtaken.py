@@ -74,7 +74,7 @@ def group_in(shards: int, *touched: int) -> Group:
     return group
 
 
-def test_the_group_is_told_done_and_the_node_steps_down_at_once() -> None:
+def test_a_group_in_the_wal_of_an_overtaken_node_is_told_done_and_the_node_steps_down_at_once() -> None:
     group = group_in(1, 0)
     with pytest.raises(FencedError, match="is in the WAL"):
         Scene(1).writer.write(group)

@@ -36,7 +36,7 @@ def test_a_frame_may_have_no_operations() -> None:
 
 
 @pytest.mark.parametrize("raw", [None, b"", b"\x00", b"{}", b"\x0d\x4b\x4a\x4c\x31"])
-def test_other_bytes_are_no_frame(raw: bytes | None) -> None:
+def test_bytes_that_are_not_laid_out_as_a_frame_are_no_frame(raw: bytes | None) -> None:
     with pytest.raises(FrameError):
         decode_frame(raw, JOURNAL, 0, 1)
 

@@ -50,6 +50,6 @@ def test_a_key_tells_the_shard_of_its_row() -> None:
 
 
 @pytest.mark.parametrize("key", [b"r", b"q" + bytes(8), b"r" + bytes(7), b"m" + bytes(3), b"journal"])
-def test_other_bytes_are_no_key(key: bytes) -> None:
+def test_bytes_that_the_format_does_not_draw_are_no_key(key: bytes) -> None:
     with pytest.raises(RowError, match=key.hex()):
         row_type(key)

@@ -220,7 +220,7 @@ def voted(scene: Scene) -> Xid:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_the_others_follow_when_the_stores_branch_is_settled_by_hand(scene: Scene, commit: bool) -> None:
+def test_participants_follow_when_the_stores_branch_is_settled_by_hand(scene: Scene, commit: bool) -> None:
     xid = voted(scene)
     scene.restart()
     scene.resource.settle(xid, commit=commit)

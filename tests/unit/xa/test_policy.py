@@ -124,7 +124,7 @@ def test_what_has_no_xid_and_is_refused_stops_no_other() -> None:
 
 
 @pytest.mark.parametrize("action", [OnInDoubt.COMMIT, OnInDoubt.ROLLBACK])
-def test_what_was_prepared_without_an_xid_is_settled_too_counted_from_the_load(action: OnInDoubt) -> None:
+def test_what_was_prepared_without_an_xid_is_settled_by_its_time_since_the_load(action: OnInDoubt) -> None:
     log = MemoryLog()
     journal = MemoryJournal(log)
     prepared = []

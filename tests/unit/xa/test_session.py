@@ -98,7 +98,7 @@ def test_a_session_takes_plain_tuples(scene: Scene, plain: tuple[int, bytes | st
     assert scene.log.messages() == {b"done"}
 
 
-def test_two_phases(scene: Scene) -> None:
+def test_a_session_prepares_and_commits_its_branch(scene: Scene) -> None:
     scene.session.tpc_begin(scene.session.xid(1, "global", "one"))
     scene.work()
     assert scene.session.tpc_prepare() is Vote.COMMIT
@@ -108,7 +108,7 @@ def test_two_phases(scene: Scene) -> None:
     assert scene.session.state is SessionState.FREE
 
 
-def test_one_phase(scene: Scene) -> None:
+def test_a_session_commits_an_unprepared_branch_in_one_phase(scene: Scene) -> None:
     scene.session.tpc_begin(XID)
     scene.work()
     scene.session.tpc_commit()
@@ -117,7 +117,7 @@ def test_one_phase(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("prepared", [True, False])
-def test_rollback(scene: Scene, prepared: bool) -> None:
+def test_a_session_rolls_back_its_branch_prepared_or_not(scene: Scene, prepared: bool) -> None:
     scene.session.tpc_begin(XID)
     scene.work()
     if prepared:
@@ -380,7 +380,7 @@ def test_what_a_session_does_after_its_branch_was_given_back_goes_back_when_it_l
     assert scene.resource.expire() == []
 
 
-def test_what_a_session_does_while_its_branch_is_given_back_goes_back_too(
+def test_what_a_session_does_while_its_branch_is_given_back_is_given_back(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene.session.tpc_begin(XID, timeout_ms=1)

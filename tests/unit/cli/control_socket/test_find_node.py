@@ -41,7 +41,7 @@ def test_the_only_node_that_answers_is_asked_whatever_others_left(one: NodeUnder
                 assert client.hello() == "one"
 
 
-def test_a_node_that_hangs_is_not_the_one(one: NodeUnderTest) -> None:
+def test_a_node_that_hangs_is_named_and_never_taken_for_the_only_one(one: NodeUnderTest) -> None:
     hanging = OwnSocket(socket_path(one.settings, "hanging"))
     for name in ("", "hanging"):
         with pytest.raises(NodeSocketError, match=r"node hanging at .*: it takes connections and does not answer"):
