@@ -244,8 +244,9 @@ class Activation:
         """Raises what `require_same_table` raised, or DeadlineError if there was no answer in time."""
         timeout_s = self._timing.request_s
         if not wait([asked], timeout_s).done:
-            raise
-            DeadlineError(f"Kafka did not say in {timeout_s:g} s whether the local copy is still one of the table")
+            raise DeadlineError(
+                f"Kafka did not say in {timeout_s:g} s whether the local copy is still one of the table"
+            )
         asked.result()
 
     # ---- READY -----------------------------------------------------------------------------------------------------

@@ -145,7 +145,10 @@ class HeaderNames:
     def kafka_name(self, name: str, kind: str, place: str) -> str | None:
         """The Kafka name of a header or property; None if it does not go out."""
         known = self._of_headers if place == "headers" else self._of_properties
-        entry = known[name, kind] if (name, kind) in known else self._named(name, kind, known)
+        try:
+            entry = known[name, kind]
+        except KeyError:
+            entry = self._named(name, kind, known)
         return None if entry is None else entry[0]
 
     def kafka_names(self, name: str, *, text: bool = False) -> frozenset[str]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Sequence
 
 from journal.disk.ports import LocalStore
 from journal.errors import ClosedError, DeadlineError, GapError, HangingTransactionError, StaleReadError
 from journal.kafka.ports import Kafka
+from journal.load.loading import LoadedUpdate, NullLoader
 from journal.process.clocks import Clock
 from journal.table.replica import Replica
 from journal.topics.names import table_topic, wal_topic
@@ -37,8 +39,19 @@ def shard_replica(
         delete_retention_ms=config.delete_retention_ms,
         min_compaction_lag_ms=config.min_compaction_lag_ms,
         held_bytes_max=config.held_bytes_max,
-        counts_rows=True,
     )
+
+
+class _Counting(NullLoader):
+    """Keeps nothing of a count, and ends it when nobody waits for it any more."""
+
+    def __init__(self, require_wanted: Callable[[], None]) -> None:
+        self._require_wanted = require_wanted
+
+    def record(
+        self, record_id: int, kind: int, data: bytes, updates: Sequence[LoadedUpdate], position: tuple[int, int, int]
+    ) -> None:
+        self._require_wanted()
 
 
 class ShardTable:
@@ -81,6 +94,7 @@ class ShardTable:
             log.info("shard %d: the local copy is %d offsets behind the table", self._shard, replica.lag(self._shard))
             self._catch_up(replica)
             self._pass_all(replica)
+            replica.require_counted(_Counting(self._require_wanted))
             return replica.mark(self._shard)
         finally:
             replica.close()
@@ -127,7 +141,11 @@ class ShardTable:
             except DeadlineError:
                 if self._clock() >= until:
                     raise
-        raise ClosedError(f"the recovery of shard {self._shard} was given up")
+        self._require_wanted()
+
+    def _require_wanted(self) -> None:
+        if self._given_up:
+            raise ClosedError(f"the recovery of shard {self._shard} was given up")
 
     def _pass_all(self, replica: Replica) -> None:
         """Read up to the high watermark: our init has ended what a previous owner left open, and nobody else writes

@@ -419,9 +419,4 @@ def followed_updates_are_missed() -> list[Patch]:
 @mutation
 def a_fresh_base_is_not_counted() -> list[Patch]:
     """A worker goes on from a table that lacks rows, as the cleaner took them away for tombstones that Kafka lost."""
-    init = Replica.__init__
-
-    def not_counting(self: Any, *arguments: Any, **options: Any) -> None:
-        init(self, *arguments, **(options | {"counts_rows": False}))
-
-    return [(Replica, "__init__", not_counting)]
+    return [(Replica, "require_counted", lambda self, loader: None)]

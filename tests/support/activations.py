@@ -13,6 +13,7 @@ from journal.errors import JournalError
 from journal.kafka.ports import LogRecord
 from journal.limits import Limits
 from journal.load.loading import NullLoader
+from journal.process.background import InBackground, at_once
 from journal.process.clocks import Timing
 from journal.table.replica import Replica
 from journal.topics.control_keys import EPOCH_KEY, IDENTITY_KEY, control_row
@@ -86,8 +87,17 @@ class Activations:
         row = Identity(magic=MAGIC, format=FORMAT, journal=uuid, name="j", shards=SHARDS)
         self.broker.write(CONTROL, 0, [(IDENTITY_KEY, row.SerializeToString())])
 
-    def activate(self, at: Callable[[str], None] = lambda step: None) -> Activated:
-        """`at` is told of each step."""
+    def same_table(self) -> None:
+        """The table is still the one that copies were made of."""
+
+    def activate(
+        self,
+        at: Callable[[str], None] = lambda step: None,
+        *,
+        beside: InBackground = at_once,
+        request_s: float = LIMIT_S,
+    ) -> Activated:
+        """`at` is told of each step; `beside` makes the calls that need not be waited for."""
         now, pause = self.broker.timeline.now, self.broker.timeline.pass_to
 
         def progress(step: str, done: int, total: int) -> None:
@@ -116,11 +126,12 @@ class Activations:
             lambda epoch: Claim(epoch, "node", next(self._nonces).to_bytes(16, "big")),
             replica,
             store,
-            Timing(now, lambda seconds: pause(now() + seconds), LIMIT_S, 10 * LIMIT_S, LIMIT_S, wall_s=now),
-            require_same_table=lambda: None,
+            Timing(now, lambda seconds: pause(now() + seconds), request_s, 10 * LIMIT_S, LIMIT_S, wall_s=now),
+            require_same_table=self.same_table,
             gate_s=LIMIT_S,
             wall_ms=lambda: now() * 1000,
             progress=progress,
+            beside=beside,
         ).run(NullLoader())
         activated.writer.close()
         return activated

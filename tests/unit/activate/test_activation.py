@@ -12,7 +12,7 @@ import pytest
 
 from journal.activate.activation import Activation
 from journal.append.writing import Claim
-from journal.errors import FatalProducerError, OperatingError, StateError, TopicError
+from journal.errors import DeadlineError, FatalProducerError, OperatingError, StateError, TopicError
 from journal.limits import Limits
 from journal.load.loading import NullLoader
 from journal.process.background import InBackground, at_once
@@ -99,6 +99,16 @@ def test_no_read_of_a_try_that_failed_runs_on() -> None:
     with pytest.raises(StateError, match="was made anew"):
         activate(ANOTHERS, beside=slowly, wal_partitions=2)
     assert [read.done() for read in reads] == [True, True, True]
+
+
+def test_an_activation_that_is_not_told_whose_table_it_read_fails_in_time() -> None:
+    scene = Activations()
+
+    def beside(call: Callable[[], Any]) -> Future[Any]:
+        return Future() if call == scene.same_table else at_once(call)
+
+    with pytest.raises(DeadlineError, match="whether the local copy is still one of the table"):
+        scene.activate(beside=beside, request_s=0.01)
 
 
 @pytest.mark.parametrize("of_init", [False, True])
