@@ -92,7 +92,10 @@ def _pipelined(scene: Scene, journal: BlockingJournal, shards: int) -> Compariso
 
 
 def _pipeline(journal: BlockingJournal, ids: Iterator[int], operations: int) -> float:
-    """Returns operations a second. The caller chooses the ids, keeps every completion, and waits for all in the end."""
+    """Append as a typical caller does: it chooses the ids, keeps all completions, and waits for them at the end.
+
+    Returns the number of operations per second.
+    """
     data = bodies()
     size = len(data)
     add = journal.add

@@ -177,7 +177,7 @@ def _settle_batch(journal: BlockingJournal, waiting: deque[tuple[Completion, lis
 
 
 def _through_store(store: MessageStore, queues: list[QueueConfig], messages: int) -> float:
-    """Operations of the journal a second."""
+    """Send and acknowledge messages one by one. Returns how many operations the journal took per second."""
     data = bodies()
     waiting: deque[tuple[Pending, str]] = deque()
     began = time.perf_counter()
@@ -294,7 +294,7 @@ def _measured_load(values: dict[str, Any], messages: int) -> Figures:
 
 
 def _capped(directory: Path, messages: int, kept: int) -> Figures:
-    """Loads ten times as many messages with an index for those that do not fit, then takes one queue to its end."""
+    """Load messages under a memory limit: an index keeps the references beyond `kept`. Then empty one queue."""
     queues = 100
     process = psutil.Process()
     gc.collect()

@@ -138,8 +138,9 @@ class MissingExtraError(OperatingError):
 
 
 class AgentError(OperatingError):
-    """An agent of a user's own raises, gives what cannot be sent or is refused, or takes too long. The message names
-    the agent and the shard. Nothing of what the agent was told counts as told; it is told again."""
+    """An agent that a user wrote has failed: it raised an error, returned records that cannot be sent or that Kafka
+    refuses, or took too long. The message names the agent and the shard. The agent will be told the same
+    again: nothing that it was told counts as told."""
 
 
 class ReopenError(OperatingError):

@@ -51,10 +51,12 @@ class BlockingJournal(JournalRuntime, Appends):
         )
 
     def activate(self, loader: Loader | None = None) -> ActivationReport:
-        """Become the active node; `loader` is told the state. Raises FencedError, GateTimeoutError, or what it raises.
+        """Become the active node, and tell the state to `loader`. Raises FencedError, GateTimeoutError, or what the
+        loader raises.
 
-        Without a loader, the one that followed the journal's `copy` has the state, but for the last of it.
-        After a GateTimeoutError or the loader's error it may be called again.
+        Without `loader`, the state goes to the loader that follows the journal's `copy`, if there is one. That loader
+        already has most of the state, so it is told only the newest changes.
+        After a GateTimeoutError or an error of the loader, this method may be called again.
         """
         return self.run_activation(loader)
 

@@ -168,7 +168,7 @@ class QueueLoader:
         self.loaded.outcomes += [LoadedOutcome(*outcome) for outcome in sorted(self._outcomes.items())]
 
     def _collect(self, messages: Iterable[int]) -> None:
-        """Note and forget the messages that have no reference, with their chunks."""
+        """Note the messages without a reference, and their chunks, as orphans. The state then forgets the messages."""
         loaded, state = self.loaded, self._state
         for message_id in messages:
             loaded.orphans.append((message_id, *state.message(message_id).chunks))

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 _EVERY_S = 2.0
 """How often connections are used, so that brokers do not close them."""
 _LOOK_S = 0.2
-"""How often the thread looks whether a client was taken: the next activation may come soon."""
+"""How often the thread checks whether a client was taken. This is short, as the next activation may come soon."""
 _CONNECT_S = 2.0
 _CHECK_EVERY_S = 60.0
 _CHECK_COUNTS_S = 180.0

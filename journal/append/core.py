@@ -41,7 +41,8 @@ def _cut_off(pending: Iterable[Completion], in_doubt: Mapping[int, Completion], 
 
 
 class Core:
-    """Appends of one activation at a time. Thread-safe, except `step`, which one thread calls."""
+    """This class takes the appends of a journal, for one activation at a time. All methods are thread-safe except
+    `step`, which only one thread may call."""
 
     def __init__(
         self,

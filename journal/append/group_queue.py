@@ -16,7 +16,7 @@ from journal.limits import Limits
 
 
 class GroupQueue:
-    """The groups to be written, and who waits for room among them. Its core's lock guards it."""
+    """The groups that are to be written, and the callers that wait for room in the queue. The core's lock guards it."""
 
     def __init__(self, shards: int, limits: Limits) -> None:
         self._shards = shards

@@ -52,7 +52,7 @@ def require_transition(now: JournalState, then: JournalState) -> JournalState:
 
 
 class Life:
-    """One journal's state, and what ended it. Its core's lock guards it."""
+    """The state of a journal, and the error that ended it. The lock of the journal's core guards this object."""
 
     def __init__(self) -> None:
         self.state = JournalState.CREATED

@@ -31,7 +31,8 @@ def tell_queues(journal: str, state: SnapshotState, progress: Progress) -> Itera
 
 @contextmanager
 def queue_loader(journal: str) -> Iterator[QueueLoader]:
-    """A loader that takes bounded memory and puts the rest into a directory, which it empties first."""
+    """A loader that keeps a bounded number of references in memory, and the others on disk, in a directory that it
+    empties first."""
     with (
         cached_directory(copies_directory() / journal, "references") as directory,
         closing(RocksReferenceIndex(directory)) as index,

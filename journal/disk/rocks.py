@@ -229,7 +229,7 @@ class RocksStore:
             return
         self._is_open = False
         self._room.close()
-        # RocksDB gives up its lock on the directory with the last reference to a column family. Other threads may still
-        # read.
+        # RocksDB releases its lock on the directory when the last reference to a column family is gone, so all of them
+        # are deleted here. Other threads may still call `get`: it raises an error from now on.
         self.get = _closed
         del self._room, self._handles, self._named_handle, self._table, self._xa, self._named, self._db

@@ -60,8 +60,9 @@ def _chunk(cursor: RdictIter, start: bytes, size: int, directory: Path) -> list[
 def scan_records(table: Rdict, cursor: RdictIter, directory: Path) -> Iterator[Row]:
     """The rows of all records as of the call.
 
-    Hot path: an iterator makes one call into RocksDB for a row, where a cursor makes four. But an iterator that cannot
-    read just ends. So a cursor of the same moment reads on behind its last row, and mostly finds nothing there.
+    Hot path: an iterator makes one call into RocksDB for a row, where a cursor makes four. But when an iterator cannot
+    read, it ends without an error. So a cursor of the same moment continues after the iterator's last row. Normally it
+    finds nothing there; otherwise it reads the remaining rows, or raises the error.
     """
     bounded = ReadOptions()
     bounded.set_iterate_upper_bound(BEHIND_RECORDS)

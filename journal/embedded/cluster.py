@@ -161,8 +161,8 @@ class EmbeddedKafka:
         self._launcher.reap()
 
     def pause(self, broker: int) -> None:
-        """Stops a broker by SIGSTOP, and waits until all of its threads stand still. It keeps its connections and
-        answers nothing."""
+        """Stop a broker with SIGSTOP, and wait until all of its threads stand still. The broker keeps its connections,
+        but it answers nothing."""
         process = self._require_process(broker)
         process.send(signal.SIGSTOP)
         if not wait_until(process.is_stopped, KILL_TIMEOUT_S):

@@ -1,9 +1,9 @@
 """A consumer of assigned partitions with confluent-kafka. It is in no group, commits nothing, and resets no offset.
 
-Facts of librdkafka (2.16) against Kafka 4 that shaped this file: the end-of-partition event carries the offset behind
-trailing transaction markers and aborted records, and comes again whenever the end has moved; a watermark query honours
-the isolation level, so with read_committed its high watermark is the last stable offset; `consume` waits for as many
-records as it may return, so only `poll` waits here.
+These facts of librdkafka (2.16) with Kafka 4 shaped this file. The end-of-partition event carries the offset after
+trailing transaction markers and aborted records, and it comes again whenever the end has moved. A watermark query
+honours the isolation level: with read_committed, its high watermark is the last stable offset. `consume` waits until it
+has as many records as it may return, so only `poll` waits here.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _START, _END = -2, -1
 _key_of = cast(Callable[[Message], bytes | None], Message.key)
 _value_of = cast(Callable[[Message], bytes | None], Message.value)
 _partition_of: Callable[[Message], int | None] = Message.partition
-_offset_of = cast(Callable[[Message], int], Message.offset)  # Called for messages without an error only.
+_offset_of = cast(Callable[[Message], int], Message.offset)  # it is only called for messages without an error
 _epoch_of: Callable[[Message], int | None] = Message.leader_epoch
 _error_of: Callable[[Message], KafkaError | None] = Message.error
 

@@ -217,7 +217,7 @@ class LocalJournal(Appends):
         """Begin an epoch and load. The marker comes first, so that what it drops is not loaded."""
         clock = self._timing.clock
         began = clock()
-        store.named(_IDENTITY)  # opens the store again if it has failed
+        store.named(_IDENTITY)  # this call opens the store again if it has failed
         epoch = max(mark.epoch for mark in marks_of(store, identity.shards).values()) + 1
         claim = Claim(epoch, self._node, os.urandom(16))
         writer = LocalWriter(store, identity, claim, self._limits, wall_ms=wall_ms)

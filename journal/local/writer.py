@@ -62,8 +62,10 @@ class LocalWriter:
         self.write(markers)
 
     def write(self, group: Group, joining: Joining = nothing_joins) -> None:
-        """Commit a group and settle its completion; raises the error that the completion got. Nothing joins a group: a
-        batch does not wait for others."""
+        """Commit a group and resolve its completion. If the completion gets an error, this method raises it, too.
+
+        `joining` is not used: each group is a batch of its own in RocksDB.
+        """
         began = Moment.now()
         numbers = group.seal(self._origin, self.numbers)
         try:

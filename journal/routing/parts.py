@@ -206,5 +206,5 @@ class SourceConfig(RoutingPart):
         return self
 
     def takes(self, topic: str) -> bool:
-        """Whether a topic is one of its own; the journal's and internal ones are left out elsewhere."""
+        """Whether a topic is in this source's `topics` or matches its `pattern`. Callers leave out internal topics."""
         return topic in self.topics or bool(self.pattern and re.fullmatch(self.pattern, topic))

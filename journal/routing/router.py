@@ -67,7 +67,9 @@ class Router:
         if replay_of:
             self._routes = _up_to(replay_of, self._routes, journal)
         self._of_address: Kept[bytes, tuple[Header, tuple[_ReadyRoute, ...], _Plain | None]] = Kept(4 * KEPT_BYTES_MAX)
-        """What names the address in Kafka, its routes, and what makes the only record that they send of most messages.
+        """For each address: the record header that names it, its routes, and a fast way to make the record, or None.
+
+        There is a fast way only if the routes send one plain record for each message. It works for most messages.
         """
 
     def reading(self, body: Body | None) -> Router:

@@ -36,7 +36,7 @@ _OVERDUE_MAX = 100
 
 @dataclass(slots=True)
 class SourceCounts:
-    """What a batch means for one source."""
+    """The numbers that one batch adds to the status of one source."""
 
     records: int = 0
     messages: int = 0

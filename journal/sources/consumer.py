@@ -37,8 +37,10 @@ Partition = tuple[str, int]
 T = TypeVar("T")
 
 _headers_of: Callable[[Message], Sequence[Header] | None] = methodcaller("headers")
-"""For a name that is no UTF-8 the client returns a list with a null pointer in it and an error set. CPython specializes
-calls written as `message.headers()`, and does not look for an error beside a value then; of this one it always does.
+"""This calls `headers()` of a message safely. If a header's name is not UTF-8, the client has a bug: it sets an error,
+but it also returns a list, which contains a null pointer. CPython may optimize a call that is written as
+`message.headers()`, and then it overlooks the error. With `methodcaller`, CPython always notices it and raises
+SystemError.
 """
 
 

@@ -294,7 +294,7 @@ class SourcesLoop:
                 self._renewal.renew(lambda: self._stable_positions(cluster), self._source_of)
 
     def _land(self) -> None:
-        """Wait for what becomes of the batch on its way, if there is one. Raises Again, NotTakenInError."""
+        """Wait until the batch that is on its way, if any, is in the journal. Raises Again, NotTakenInError."""
         flight, self._flight = self._flight, None
         if flight is not None:
             self._taking.land(flight)

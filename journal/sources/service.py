@@ -97,7 +97,7 @@ class SourcesService:
             self._reporter.start()
 
     def stop(self) -> None:
-        """End soon, without waiting for it. What was on its way is in the journal with its offsets, or neither is."""
+        """End soon, without waiting. A batch on its way is stored together with its consumer offsets, or not at all."""
         self._loop.stop()
         self._reporter.stop()
 

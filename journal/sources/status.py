@@ -105,7 +105,7 @@ class SourcesStatus:
             status.lag = status.lag if lag is None else lag
 
     def stop(self, source: str, error: str, *, waits: bool) -> bool:
-        """Note why a source is stopped; empty: it goes on. Whether that is news."""
+        """Note why a source is stopped; an empty `error` says that it goes on. Returns whether `error` has changed."""
         with self._lock:
             status = self._sources[source]
             before, status.error, status.waits = status.error, error, waits

@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 _POLL_S = 0.1
 _LOOK_S = 0.2
-"""How soon a wait notices that it is to end."""
+"""The longest time until a waiting thread notices that it must stop."""
 
 
 class BatchUnderWay(NamedTuple):

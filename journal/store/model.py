@@ -106,10 +106,10 @@ class ReferenceState(Enum):
     """Where a reference stands in its queue."""
 
     READY = "ready"
-    SCHEDULED = "scheduled"  # until it is due
-    HELD = "held"  # by a holder that acquired it
-    LOCKED = "locked"  # by a transaction that will acknowledge it, or not
-    SETTLING = "settling"  # acknowledged, and not yet known to be durable
+    SCHEDULED = "scheduled"  # it is not due yet
+    HELD = "held"  # a holder has acquired it
+    LOCKED = "locked"  # a transaction that is not settled yet acknowledges or changes it
+    SETTLING = "settling"  # it is acknowledged, but this is not known to be durable yet
 
 
 class ReferenceInfo(NamedTuple):

@@ -73,7 +73,7 @@ class TransactionInfo(NamedTuple):
     since_ms: int
     """When it began, in ms since 1970; 0 for one that a load brought back."""
     messages: tuple[int, ...]
-    """Messages that it stores."""
+    """The messages that the transaction stores."""
     references: tuple[tuple[int, str], ...]
     """(message, queue) that it routes."""
     acknowledgements: tuple[tuple[int, str], ...]
@@ -199,7 +199,7 @@ class KnownTransactions:
         return [*self.open.values(), *self.settling]
 
     def refuse_rest(self, tx: int, what: str) -> None:
-        """A transaction that has only a part of an operation can only be rolled back."""
+        """Refuse everything but a rollback, because the transaction contains only a part of an operation."""
         txn = self.open.get(tx)
         if txn is not None and txn.refused is None and not txn.prepared:
             txn.refused = StoreError(f"{what} was cut off: roll the transaction back")

@@ -244,8 +244,11 @@ class Replica:
     # ---- counting --------------------------------------------------------------------------------------------------
 
     def _recount(self) -> None:
-        """Raises CutOffError for a copy that has other rows than its marks say, and CountError (or RowError, for rows
-        that do not fit together) if it was just built from the topic: it is the table then."""
+        """Check that the copy has as many rows as its marks say. If not, the copy is damaged: CutOffError is raised.
+
+        If the copy was just built from the topic, the topic itself is damaged. Then CountError is raised, or RowError
+        for rows that do not fit together.
+        """
         try:
             with self.counting():
                 require_counted(self._store, self.marks())

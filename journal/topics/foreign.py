@@ -15,9 +15,9 @@ _UNBOUNDED = 2**63 - 1
 
 
 def fault_of_topic(settings: JournalSettings, topic: str, state: TopicState | None, what: str = "topic") -> str:
-    """Why nothing that must be as safe as the journal can be written to a topic; empty: it can.
+    """The reason why a topic is not safe enough for records that must be as safe as the journal's; empty if it is.
 
-    `state` is None for one that is not there; `what` is what it is called.
+    `state` is None if the topic does not exist. `what` is the word for the topic in the reason.
     """
     command = f"--bootstrap-server {settings.bootstrap_servers}"
     if state is None:

@@ -62,7 +62,7 @@ def standing_of(claim: Claim, found: Epoch | Mark) -> Standing:
 
 
 class Fence:
-    """Makes producers with the journal's transactional id, for one node."""
+    """A fence makes producers with the journal's transactional id, for one node. Each new one fences the older ones."""
 
     def __init__(self, kafka: Kafka, journal: str, timing: Timing) -> None:
         self._kafka = kafka

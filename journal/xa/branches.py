@@ -25,8 +25,8 @@ class InDoubt(NamedTuple):
 class Branches:
     """The branches of a resource, by xid. Not thread-safe: the lock of the resource guards it.
 
-    A branch whose prepare, commit or rollback was accepted is told that this is durable when it is next looked at,
-    whoever waited for it and gave up; and one whose time is over is doomed then.
+    Each look-up of a branch first brings the branch up to date. If its prepare, commit or rollback has become durable,
+    the branch moves on, even if the caller that waited for this has given up. If its time is over, it becomes doomed.
     """
 
     def __init__(

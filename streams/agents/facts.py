@@ -1,4 +1,4 @@
-"""The facts of a frame that agents are told with its operations."""
+"""What agents are told about a WAL frame, in addition to the frame's operations."""
 
 from __future__ import annotations
 

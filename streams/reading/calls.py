@@ -209,7 +209,7 @@ class CalledShell(WorkerShell):
         self._call("stop")
 
     def abandon(self) -> None:
-        """Do nothing: the other process abandons its shell by itself."""
+        """Do nothing. The worker's shell lives in the other process, which calls `abandon` of the shell itself."""
 
     def ended(self, error: BaseException | None) -> None:
         """Say that this side calls no more, because of an error or because it is done. Does not wait for an answer."""

@@ -34,7 +34,8 @@ _HOSTNAME_CHECK = "ssl.endpoint.identification.algorithm"
 
 
 def aiokafka_properties(properties: Mapping[str, str]) -> dict[str, Any]:
-    """Keyword arguments of AIOKafkaConsumer. Raises ConfigError for a `ssl.` or `sasl.` property it has nothing for."""
+    """Keyword arguments of AIOKafkaConsumer. Raises ConfigError for an `ssl.` or `sasl.` property that has no
+    counterpart there."""
     found: dict[str, Any] = {}
     for key, value in properties.items():
         if key in _PLAIN:

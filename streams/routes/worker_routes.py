@@ -66,7 +66,7 @@ class WorkerRoutes:
             own_topics=OwnTopics(settings.journal),
             bytes_max=self.targets.bytes_max,
         )
-        """The router of all shards: what it keeps of names is bounded for the process, however many shards it has."""
+        """The router that all shards share, so that the names it keeps are bounded once for the whole process."""
 
     def check(self) -> None:
         """Raises TopicError for a target that cannot be, OperatingError."""

@@ -169,7 +169,7 @@ class HeldShard:
 
     @property
     def checkpoint(self) -> Future[bool] | None:
-        """The checkpoint that is under way, or over and not settled."""
+        """The checkpoint that is under way, or that has ended and whose result was not handled yet; else None."""
         return self._checkpoint
 
     def is_idle(self) -> bool:

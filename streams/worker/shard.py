@@ -337,7 +337,8 @@ class ShardWorker:
 
     @property
     def next_offset(self) -> int | None:
-        """The WAL offset behind what was applied, checkpointed or not; None if the shard must recover first."""
+        """The WAL offset after the last applied record, even if that is not checkpointed. It is None if the shard must
+        recover first."""
         fold = self._frames.fold
         return fold.mark.offset + 1 if self.state is ShardState.RUNNING and fold is not None else None
 

@@ -27,7 +27,7 @@ GIVE_UP_LOOK_S = 0.5
 def shard_replica(
     shard: int, config: ShardConfig, kafka: Kafka, store: LocalStore, *, clock: Clock, wall_ms: Clock
 ) -> Replica:
-    """What brings a shard's local copy to the table's end."""
+    """The replica that keeps a shard's local copy up to date with the table topic."""
     return Replica(
         kafka,
         table_topic(config.journal),

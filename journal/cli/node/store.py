@@ -42,7 +42,7 @@ class StoreOwner:
         """The active store, for the control socket; None while there is none."""
 
     def __enter__(self) -> StoreOwner:
-        """Raises LocalStorageError."""
+        """Take the local directories that the store needs. Raises LocalStorageError if that is not possible."""
         settings = self._settings
         if settings.store.swap_directory is not None:
             # found now, and not by an activation that has already fenced another node

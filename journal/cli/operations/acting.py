@@ -168,7 +168,7 @@ def _forget(resource: XaResource, xid: str, journal: str, operator: str) -> None
 
 
 class _Loaded(NamedTuple):
-    """What an XA resource is told of a load."""
+    """The rows that an XA resource starts with: the prepared transactions and the outcomes that a load found."""
 
     prepared: Sequence[PreparedRow]
     outcomes: Sequence[OutcomeRow]

@@ -20,7 +20,7 @@ class SendOrder:
 
     message: Message
     queues: Sequence[str] = ()
-    """The queues to route to; None for those that the address routes to."""
+    """The queues to route to. If this is empty, the message goes to the queues that its address routes to."""
     count: int = 1
     create: bool = False
     """Create the address, and a queue of the same name, if missing."""

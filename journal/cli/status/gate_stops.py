@@ -1,4 +1,4 @@
-"""Why a command's gate does not open: shards that no worker moves on, found while the command still waits.
+"""This finds out, while a command waits for its gate, why the gate does not open: which shards no worker moves on.
 
 A shard whose mark stands still is looked at in a thread of its own, so that the gate opens no later because of it. Only
 a record that every worker refuses, at every try, ends the wait, as nothing but `repair skip` changes that. A worker

@@ -107,7 +107,8 @@ class WorkerChild:
             self._stop.wait(pause_s)
 
     def _run_once(self) -> int:
-        # a session of its own: Ctrl-C reaches the parent alone, which may need the worker for handing over
+        # The worker gets a session of its own, so that Ctrl-C reaches only this process, its parent. The parent may
+        # still need the worker while it hands over.
         process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=sys.stderr, start_new_session=True)
         log.info("the worker runs, pid %d", process.pid)
         try:

@@ -64,7 +64,7 @@ class Realigned:
     rolled_back: int = 0
     """Transactions in doubt that the first store does not have."""
     declared: int = 0
-    """Addresses, queues and bindings, created or destroyed."""
+    """How many addresses, queues and bindings were created or destroyed."""
     added: int = 0
     """References that the store lacked."""
     removed: int = 0

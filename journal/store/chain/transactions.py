@@ -21,7 +21,7 @@ class ChainTransactions:
     def __init__(self, core: ChainCore) -> None:
         self._core = core
         self._abandoned: list[int] = []
-        """Transactions of the chain's own that are still to be rolled back."""
+        """Transactions that this chain began and gave up, and that are still to be rolled back."""
 
     def begin(self) -> int:
         abandoned, self._abandoned = self._abandoned, []

@@ -143,11 +143,11 @@ class HoldOperations:
             held = core.state.held_over(holder, left)
             self._release_all(held, counts=False, wait=wait)
             left -= len(held)
-            if left:  # else there may be more
+            if left:  # all that this holder held was given back; if `left` is 0, the holder may have more
                 del core.absent[holder]
                 left -= 1
 
     def let_go_in_passing(self) -> None:
-        """`let_go_of_absent` for a caller that came for something else: it does not wait for room."""
+        """Call `let_go_of_absent` as a side task of another operation: it does not wait while the queue is full."""
         with suppress(FullError):  # the next caller that enters tries again
             self.let_go_of_absent(wait=False)

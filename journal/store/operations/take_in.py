@@ -140,7 +140,7 @@ class _Batch:
 
     operations: list[AnyOperation] = field(default_factory=list)
     stored: list[_Plain | _Stored] = field(default_factory=list)
-    """Messages that it stores, in order."""
+    """The messages that the batch stores, in order."""
     reservations: list[tuple[DuplicateWindow, Reservation]] = field(default_factory=list)
     locked: list[tuple[int, int]] = field(default_factory=list)
     """(message, queue) that it acknowledges."""

@@ -72,7 +72,7 @@ class QueueDirectory:
             raise QueueExistsError(f"queue {config.name!r} exists")
 
     def add_queue(self, record_id: int, config: QueueConfig) -> QueueEntry:
-        """Raises QueueExistsError (that name), AddressMissingError."""
+        """Add a queue. Raises QueueExistsError if its name is taken, AddressMissingError if its address is missing."""
         self.require_new_name(config)
         self.address(config.address).queues += 1
         self._queues_of.setdefault(config.address, {})[record_id] = None

@@ -1,6 +1,6 @@
-"""Held references by their holder, whose name the broker chose.
+"""The references that are held, by their holders. The broker chooses the names of holders.
 
-A reference that was held before a load is held over until its holder comes back for it.
+If a reference was held before a load, it is called held over: it stays reserved until its holder comes back for it.
 """
 
 from __future__ import annotations

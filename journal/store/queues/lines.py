@@ -265,7 +265,7 @@ class Line:
             self._tidy(block)
 
     def _tidy(self, block: _Block) -> None:
-        """Drop all rows that have left a block."""
+        """Remove from a block the rows that are not READY any more. Until now they were only counted as gone."""
         flags, rows = self._table.flags, block.own()
         block.rows = array("i", [row for row in rows if flags[row] == READY_QUEUED])
         block.head = block.gone = 0

@@ -1,9 +1,9 @@
-"""How a load fills a QueueState: messages in any order, each with its references; lines are sorted once, at the end,
-or when the state is followed from there on (`journal.store.queues.following`).
+"""How a load fills a QueueState. Messages come in any order, each with its references. Lines are sorted only once: at
+the end, or before the state begins to follow the journal (`journal.store.queues.following`).
 
-References to queues that were not told (yet) are kept for the case that they will be; those that never are count as
-settled. A queue that outgrows the memory bounds goes to the index as a whole, and so does what comes to it before the
-index has no more of it; so a load needs no more memory than the state afterwards.
+A reference may come before its queue. It is kept until the end of the load; if the queue has not come by then, the
+reference counts as settled. When a queue outgrows the memory bounds, all its READY references move to the index. New
+ones go there too, as long as the index has any of that queue. So a load needs no more memory than the loaded state.
 """
 
 from __future__ import annotations

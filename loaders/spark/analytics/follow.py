@@ -235,8 +235,8 @@ class WindowsFollower:
     def _write(
         self, state: Mapping[str, DataFrame], over: Over | None, *, until: int | None, first: int | None
     ) -> None:
-        """Write the state after a micro-batch. The states after the last two micro-batches stay, whichever job left
-        them: a job goes on from one of them, whatever becomes of this job."""
+        """Write the state after a micro-batch. The states after the last two micro-batches are kept, also those that
+        another job wrote. So the next job finds a complete state even if this job is cut off while it writes."""
         number = 0 if self._newest is None else self._newest.number + 1
         name = f"{number:012d}-{self._claim.writer}"
         clock = {
@@ -325,7 +325,8 @@ def follow(
             stop=stop or threading.Event(),
         )
     except Exception as error:
-        # with two jobs, many things fail, such as reading files that the other one has deleted
+        # If another job has taken over, almost any error can occur here: for example, it deletes files that this job
+        # reads. Then the takeover is the error to report.
         if follower.is_taken():
             raise ConfigError(follower.taken()) from error
         raise

@@ -136,8 +136,8 @@ def _everywhere(context: SparkContext) -> str | None:
 
 
 def _filled(frame: Column) -> Column:
-    """A frame with its defaults. Bytes that do not parse have no magic number, like most bytes that are
-    something else."""
+    """A frame with protobuf's defaults filled in. The result is null if there is no magic number: the bytes do not
+    parse, or they are probably no frame."""
     operations = F.transform(frame["operations"], lambda op: _with_defaults(op, _OPERATION))
     return F.when(frame["magic"].isNotNull(), _with_defaults(frame, _FRAME, operations.alias("operations")))
 
