@@ -1,4 +1,8 @@
-"""The gate of an activation: every shard's mark must stand at the activation's epoch. Pure."""
+"""The gate of an activation opens when every shard's mark has exactly the claim's epoch and nonce. Pure.
+
+Workers write the marks: the activation's marker in a shard makes a checkpoint due at once
+(`streams.worker.shard_frames`).
+"""
 
 from __future__ import annotations
 

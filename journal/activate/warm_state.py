@@ -1,4 +1,4 @@
-"""Following: the state of a copy kept warm in a loader, so that an activation need not load it.
+"""Following tells the loader of a standby node what changes in its copy, so that an activation need not load it.
 
 A `Replica` tells it the rows of every checkpoint that it wrote. Once the copy can be read, a new loader is told all of
 it, and from then on only what changed. `finish` adds the transactions in doubt. It costs as much as they and the

@@ -1,7 +1,8 @@
-"""Acceptance: whether the active node may append an operation. Pure; one owner at a time.
+"""Acceptance refuses an append for what it says. Pure; one owner at a time.
 
-It decides about operations outside of transactions itself, and its `transactions` about those inside and about
-settlement. Both meet the same locks, and know the same live records.
+`record_acceptance` refuses operations outside of transactions, `transaction_acceptance` those inside and settlements;
+both meet the same locks and know the same live records. A journal that is not active, and a full queue, refuse in
+`journal.append.intake`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What every append passes: the lock, the journal's state, what is accepted, and room in the queue."""
+"""What every append passes, under one lock. It is refused here if the journal is not active or the queue stays full;
+`journal.append.acceptance` refuses it for everything else."""
 
 from __future__ import annotations
 

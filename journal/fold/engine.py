@@ -7,6 +7,7 @@ the mark. The fold is total: an operation that its state does not allow changes 
 happened.
 
 Hot path: most frames come sorted, as runs of operations of the same kind, and the fold handles each run with one call.
+The bytes of most rows are laid out before that (`journal.fold.plain_frames`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What a fold reads and gives: rows, changes of rows, and operations that happened."""
+"""The types at the edges of a fold: the rows that it starts from, the changes that it gives, and the operations that
+happened. `journal.fold.engine` makes rows of frames."""
 
 from __future__ import annotations
 

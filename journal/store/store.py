@@ -108,7 +108,7 @@ class MessageStore:
         self._transactions = TransactionOperations(core, discard, garbage, self._hold)
         self._declare = DeclareOperations(core, ids, discard)
         self._stream = StreamOperations(core, ids, adder, self._transactions)
-        self._send = SendOperations(core, ids, adder, self._stream)
+        self._send = SendOperations(core, adder, self._stream)
         self._send_all = SendAllOperations(core, ids, adder, discard)
         self._take_in = TakeInOperations(core, ids, adder, discard, garbage)
         self._route = RouteOperations(core, discard)

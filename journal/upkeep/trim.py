@@ -1,4 +1,6 @@
-"""Deletes the beginning of the WAL that neither the tables nor an archive need any more.
+"""The only code that deletes from the WAL: its beginning, which neither the tables nor an archive need any more.
+
+`kafka-journal trim` runs it, and so does the worker of shard 0, on a schedule (`streams.worker.trimming`).
 
 A shard's WAL is deleted below the lowest of these offsets; each of these still needs what follows it:
 

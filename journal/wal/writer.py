@@ -1,5 +1,5 @@
-"""The writer: it writes group after group into the WAL, one Kafka transaction each, and finds out the fate of groups
-that met errors.
+"""The writer makes groups durable: it writes them into the WAL, in order, in Kafka transactions, and finds out the fate
+of groups that met errors.
 
 A group is told that it is done only when it is known to be in the committed WAL, that it failed only when it is known
 not to be there, and otherwise that its outcome is unknown. Nothing is appended behind a newer epoch's marker: the

@@ -1,4 +1,5 @@
 """Warm copies of the shards that a worker does not own, so that one that moves here continues at once.
+(The copy of a standby node is `journal.activate.copy`.)
 
 Each copy is the very store that the shard's worker will use, kept at the table's end by a replica in a thread of its
 own (with a consumer of its own: mind that where P is large). It is given up, open, when the shard is assigned.

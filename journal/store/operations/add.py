@@ -25,6 +25,7 @@ from journal.store.records import encode_duplicate
 from journal.store.transactions import StoreTransaction
 from journal.v1.journal_pb2 import ADD, UPDATE
 from journal.v1.store_pb2 import DUPLICATE, MESSAGE, ROUTE
+from journal.wire.ids import SHARD_MASK
 
 
 class Outgoing:
@@ -78,6 +79,41 @@ class MessageAdder:
         self._core = core
         self._ids = ids
         self._discard = discard
+
+    def add_whole(
+        self, message: Message, data: bytes, queues: Sequence[str], tx: int, wanted_id: int, *, checked: bool
+    ) -> Pending:
+        """Store and route a message whose body is in its record's data.
+
+        Hot path: a durable message to one durable queue, outside of transactions.
+        """
+        plain = not (tx or wanted_id or message.duplicate_id or self._ids.chosen) and message.durable
+        if plain and len(queues) == 1:
+            state = self._core.enter()
+            address, queue = state.address(message.address), state.queue(queues[0])
+            if queue.config.durable:
+                return self._add_to_one(message, data, address, queue)
+        return self.add(Outgoing(message, data, checked=checked), queues, tx, wanted_id)
+
+    def _add_to_one(self, message: Message, data: bytes, address: AddressEntry, queue: QueueEntry) -> Pending:
+        """Add a durable message without a duplicate-detection id to one durable queue, outside of transactions."""
+        if queue.config.address != message.address:
+            require_routable(message.address, [queue])
+        core, queue_id = self._core, queue.record_id
+        message_id, completion = core.journal.add_with_update(queue_id & SHARD_MASK, MESSAGE, data, ROUTE, queue_id)
+        core.cache.put(completion, message_id, data)
+        core.state.store_and_route(
+            message_id,
+            address.record_id,
+            queue,
+            message.priority,
+            len(data),
+            message.expires,
+            message.timestamp,
+            message.due,
+        )
+        core.effects.arrives(completion, message_id, queue_id)
+        return Pending(message_id, completion)
 
     def add(self, out: Outgoing, queues: Iterable[str], tx: int, wanted_id: int) -> Pending:
         """Store and route a message."""

@@ -203,8 +203,8 @@ class StreamOperations:
             tx = 0 if stream.txn is None else stream.txn.tx
             if not chunks.ids:
                 whole = replace(message, body=chunks.rest())
-                out = Outgoing(whole, encode_message(whole), checked=stream.checked)
-                return self._adder.add(out, stream.queues, tx, stream.id)
+                data = encode_message(whole)
+                return self._adder.add_whole(whole, data, stream.queues, tx, stream.id, checked=stream.checked)
             data = encode_message(message, chunks=chunks.ids, body_bytes=chunks.bytes)
             out = Outgoing(message, data, chunks.ids, chunks.bytes, checked=stream.checked)
             pending = self._adder.add(out, stream.queues, tx, stream.id)

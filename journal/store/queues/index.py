@@ -1,4 +1,5 @@
-"""The index as the queues need it: where references wait that do not fit in memory. `RocksReferenceIndex` is one."""
+"""The port to an index of the references that do not fit in memory. `RocksReferenceIndex` is one; the order of those in
+memory is in `journal.store.queues.lines`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A line: the READY references of one queue and one priority in delivery order.
+"""A line keeps the order of one queue at one priority: its READY references, in delivery order.
 
 Almost all come at the end and leave at the front, so the order is blocks of rows, of which the first has a moving
 front. What comes back (released, rolled back, due) goes to blocks beside it, by place. What leaves from the middle

@@ -2,8 +2,8 @@
 
 The class is pure: time comes as an argument, and only the index of what does not fit in memory is read and written.
 The store's lock guards it. What an operation adds arrives when it is durable; what an operation takes is gone when it
-is accepted. The order of a queue is (priority, place): places are given in order of arrival, which is the order of the
-WAL, and a load takes them from there.
+is accepted. The order of a queue is (priority, place), and `journal.store.queues.lines` keeps it: places are given in
+order of arrival, which is the order of the WAL, and a load takes them from there.
 
     route -> ARRIVING -> arrive -> READY <-> HELD (take, acquire, release)     SCHEDULED -> READY (due)
                                    READY, SCHEDULED, HELD <-> LOCKED (lock, unlock: a transaction's acknowledge)
