@@ -19,7 +19,6 @@ CAUGHT_BY: dict[str, int] = {
     "a_group_of_nobodys_producer_is_there": 66,
     "a_portion_counts_for_all": 11,
     "a_refused_group_is_there": 11,
-    "a_fresh_base_is_not_counted": 1089,
     "acknowledged_end_may_be_gone": 323,
     "age_is_by_the_own_clock": 32,
     "checkpoint_within_a_group": 19,

@@ -414,9 +414,3 @@ def followed_updates_are_missed() -> list[Patch]:
         checkpointed(self, [change for change in changes if len(change[0]) <= RECORD_KEY_BYTES])
 
     return [(Following, "checkpointed", told)]
-
-
-@mutation
-def a_fresh_base_is_not_counted() -> list[Patch]:
-    """A worker goes on from a table that lacks rows, as the cleaner took them away for tombstones that Kafka lost."""
-    return [(Replica, "require_counted", lambda self, loader: None)]
