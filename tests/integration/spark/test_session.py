@@ -200,7 +200,7 @@ def test_ctrl_c_is_answered_at_once_while_spark_is_at_work(history: History, tmp
         try:
             for each, word in ((job, "stopping behind what is being written"), (looking, "stopping; again")):
                 each.press_ctrl_c()
-                each.wait_for(word)
+                each.wait_for_log(word)
             time.sleep(ONE_REQUEST_S)
             for each in (job, looking):
                 assert each.ctrl_c() == -signal.SIGINT, each.log()
