@@ -372,7 +372,7 @@ def position_is_there_before_its_rows() -> list[Patch]:
     class Lazy:
         def __init__(self, store: Any) -> None:
             self._store = store
-            self.scan = store.scan
+            self.scan, self.named = store.scan, store.named
 
         def flush(self) -> None: ...
 
