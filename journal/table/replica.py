@@ -19,9 +19,9 @@ each mark that it takes must name the one before it: otherwise Kafka has lost wh
 lost power, say), and the copy is dropped too, for it would go on from a state that is nobody's.
 
 Marks of long ago may have been compacted away. A copy that was built on top of an older state is *doubted*: before it
-becomes readable its rows are counted, and it is built from nothing if they are not as many as its marks say. A
-copy that was built from nothing is counted once, by the load of a node or before a worker folds on top of it: the
-cleaner may have taken rows away for tombstones that Kafka then lost.
+becomes readable its rows are counted, and it is built from nothing if they are not as many as its marks say. A worker's
+copy is doubted when it was built from nothing, too: the cleaner may have taken rows away for tombstones that Kafka then
+lost, and a fold on top of such a table would go on as if it were whole. (What a node loads is counted by the load.)
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from journal.disk.ports import LocalStore
 from journal.errors import CountError, DeadlineError, GapError, LocalDamageError, RowError
 from journal.fold.rows import Change
 from journal.kafka.ports import Kafka, LogRecord, RecordRun
-from journal.load.loading import Loader, load_records, require_counted
+from journal.load.loading import require_counted
 from journal.process.clocks import Clock
 from journal.table.age import (
     NO_EPOCH,
@@ -61,8 +61,6 @@ log = logging.getLogger(__name__)
 
 _IDENTITY = b"identity"
 _BUILDING = b"building"
-_UNCOUNTED = b"uncounted"
-"""The name of what says whether the copy was built from nothing and never counted."""
 _RECORD_TAG_BYTE = RECORD_TAG[0]
 _RECORD_ROW_BYTES = (RECORD_KEY_BYTES, RECORD_KEY_BYTES + 1)
 """Bytes of the keys of most rows: records, and the first of their updates."""
@@ -123,8 +121,12 @@ class Replica:
         delete_retention_ms: int,
         min_compaction_lag_ms: int,
         held_bytes_max: int,
+        counts_rows: bool = False,
     ) -> None:
-        """`identity` is bytes that differ for another cluster, topic or journal; `wall_ms` is ms since 1970."""
+        """`identity` is bytes that differ for another cluster, topic or journal; `wall_ms` is ms since 1970.
+
+        With `counts_rows` the rows of a copy that was built from nothing are counted, for owners that load none.
+        """
         self.identity = identity
         self._topic = topic
         self._store = store
@@ -140,6 +142,7 @@ class Replica:
         """Its rows have to be counted before they are a state."""
         self._is_fresh = False
         """Whether the copy was built from the topic and no load has yet found as many rows as the marks say."""
+        self._counts_rows = counts_rows
         self._held_bytes_max = held_bytes_max
         self._held_bytes = 0
         self._timeout_s = 0.0
@@ -179,12 +182,12 @@ class Replica:
         if anew or not self._is_usable(places, ends, newest):
             self._lose()
             self._store.clear()
-            self._store.write((), {_IDENTITY: self.identity, _BUILDING: _YES, _UNCOUNTED: _YES})
+            self._store.write((), {_IDENTITY: self.identity, _BUILDING: _YES})
             places = dict.fromkeys(self._numbers)
             self._is_fresh = True
         self._whole = now
         state = CopyState.READABLE if self._store.named(_BUILDING) == _NO else CopyState.BUILDING
-        self._doubted = state is CopyState.BUILDING and any(places.values())
+        self._doubted = state is CopyState.BUILDING and (self._counts_rows or any(places.values()))
         for shard, (start, end) in ends.items():
             place, row = places[shard] or CopyPlace(start, 0, NO_EPOCH), self._store.get(mark_key(shard))
             mark = _no_mark(shard) if row is None else Mark.FromString(row)
@@ -243,24 +246,14 @@ class Replica:
 
     # ---- counting --------------------------------------------------------------------------------------------------
 
-    def _recount(self) -> None:
-        """Check that the copy has as many rows as its marks say. If not, the copy is damaged: CutOffError is raised.
-
-        If the copy was just built from the topic, the topic itself is damaged. Then CountError is raised, or RowError
-        for rows that do not fit together.
-        """
+    def _require_counted(self) -> None:
+        """Raises CutOffError for a copy that has other rows than its marks say, and CountError (or RowError, for rows
+        that do not fit together) if it was just built from the topic: it is the table then."""
         try:
             with self.counting():
                 require_counted(self._store, self.marks())
         except LocalDamageError as error:
             raise CutOffError(str(error)) from error
-
-    def require_counted(self, loader: Loader) -> None:
-        """Counts the rows of a copy that was built from nothing, if nobody has: `loader` is told its records, and may
-        end that with an error of its own. Raises what `counting` raises."""
-        if self._store.named(_UNCOUNTED) == _YES:
-            with self.counting():
-                load_records(self._store, loader).require(self._store, self.marks())
 
     @contextmanager
     def counting(self) -> Iterator[None]:
@@ -281,8 +274,6 @@ class Replica:
             what = f"the local copy is not what its marks say, and is built anew when it is used again: {error}"
             raise LocalDamageError(what) from error
         self._is_fresh = False
-        if self._store.named(_UNCOUNTED) == _YES:
-            self._store.write((), {_UNCOUNTED: _NO})
 
     # ---- following -------------------------------------------------------------------------------------------------
 
@@ -457,7 +448,7 @@ class Replica:
             self._unnoted[shard] = note_checkpoint(shard, *copy.place)
         if self._unnoted and self.readable:
             if self._doubted:
-                self._recount()
+                self._require_counted()
                 self._doubted = False
             self._store.flush()  # a position is never there without its rows
             named = {name: value for noted in self._unnoted.values() for name, value in noted.items()}

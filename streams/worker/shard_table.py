@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
 
 from journal.disk.ports import LocalStore
 from journal.errors import ClosedError, DeadlineError, GapError, HangingTransactionError, StaleReadError
 from journal.kafka.ports import Kafka
-from journal.load.loading import LoadedUpdate, NullLoader
 from journal.process.clocks import Clock
 from journal.table.replica import Replica
 from journal.topics.names import table_topic, wal_topic
@@ -27,7 +25,7 @@ GIVE_UP_LOOK_S = 0.5
 def shard_replica(
     shard: int, config: ShardConfig, kafka: Kafka, store: LocalStore, *, clock: Clock, wall_ms: Clock
 ) -> Replica:
-    """The replica that keeps a shard's local copy up to date with the table topic."""
+    """What brings a shard's local copy to the table's end."""
     return Replica(
         kafka,
         table_topic(config.journal),
@@ -39,19 +37,8 @@ def shard_replica(
         delete_retention_ms=config.delete_retention_ms,
         min_compaction_lag_ms=config.min_compaction_lag_ms,
         held_bytes_max=config.held_bytes_max,
+        counts_rows=True,
     )
-
-
-class _Counting(NullLoader):
-    """Keeps nothing of a count, and ends it when nobody waits for it any more."""
-
-    def __init__(self, require_wanted: Callable[[], None]) -> None:
-        self._require_wanted = require_wanted
-
-    def record(
-        self, record_id: int, kind: int, data: bytes, updates: Sequence[LoadedUpdate], position: tuple[int, int, int]
-    ) -> None:
-        self._require_wanted()
 
 
 class ShardTable:
@@ -94,7 +81,6 @@ class ShardTable:
             log.info("shard %d: the local copy is %d offsets behind the table", self._shard, replica.lag(self._shard))
             self._catch_up(replica)
             self._pass_all(replica)
-            replica.require_counted(_Counting(self._require_wanted))
             return replica.mark(self._shard)
         finally:
             replica.close()
@@ -141,11 +127,7 @@ class ShardTable:
             except DeadlineError:
                 if self._clock() >= until:
                     raise
-        self._require_wanted()
-
-    def _require_wanted(self) -> None:
-        if self._given_up:
-            raise ClosedError(f"the recovery of shard {self._shard} was given up")
+        raise ClosedError(f"the recovery of shard {self._shard} was given up")
 
     def _pass_all(self, replica: Replica) -> None:
         """Read up to the high watermark: our init has ended what a previous owner left open, and nobody else writes
