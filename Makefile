@@ -81,7 +81,7 @@ simulate: venv  ## runs the simulation with SEEDS seeds from SEED on (20000 take
 SECONDS ?= 3600
 
 LONG_TESTS := tests/chaos tests/integration/test_routes_kills.py tests/integration/test_sources_kills.py \
-	tests/integration/test_xa_postgres.py tests/integration/spark/test_analytics.py tests/integration/spark/test_cluster.py
+	tests/integration/test_xa_postgres.py tests/integration/spark/test_analytics.py
 
 chaos: venv  ## runs the long fault tests (1 to 3 hours), then a mix of faults for SECONDS (default: an hour)
 	KAFKA_JOURNAL_TEST_LONG=1 $(BIN)/pytest $(LONG_TESTS)

@@ -11,7 +11,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from loaders.spark.stored.table_stores import TableFormat
-from tests.support.long_form import long_form
 from tests.support.processes.child import program
 from tests.support.spark.cluster import spark_cluster
 from tests.support.spark.history import History, wal_of
@@ -22,7 +21,6 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900, func_only=True)]
 JOB_TIMEOUT_S = 600.0
 
 
-@long_form
 def test_an_archive_and_its_audit_run_on_a_standalone_cluster(
     spark: SparkSession, history: History, tmp_path: Path
 ) -> None:
