@@ -20,6 +20,7 @@ from tests.support.in_process import made_journal, running_worker
 from tests.support.processes.child import DEADLINE_S, Event
 from tests.support.processes.command import command_env, run_command
 from tests.support.processes.node import DrivenNode
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
@@ -32,6 +33,7 @@ ENV = {
 }
 
 Start = Callable[..., DrivenNode]
+Pair = tuple[DrivenNode, DrivenNode]
 
 
 @pytest.fixture
@@ -50,19 +52,21 @@ def start(bootstrap: str, settings: Settings, tmp_path: Path) -> Iterator[Start]
         yield start_node
 
 
-def active_and_standby(start: Start) -> tuple[DrivenNode, DrivenNode]:
-    """Two nodes, of which the first is active and has written, and the second is fit."""
+@pytest.fixture
+def active_and_standby(start: Start, settings: Settings) -> Pair:
+    """Two nodes, of which the first is active and has written, and the second has told the others that it is fit."""
     first = start("first")
     first.wait_for("active")
     first.wait_for("role", role="active")
     first.write(200)
     second = start("second")
-    second.wait_for("role", role="standby", fit=True)
+    wait_until(lambda: reported_fit(settings, "second"), lambda: "no report of the second")
+    wait_until(lambda: members(settings) == {"first", "second"}, lambda: "not both in the group")
     return first, second
 
 
-def test_a_standby_has_everything_soon_after_the_active_node_was_killed(start: Start) -> None:
-    first, second = active_and_standby(start)
+def test_a_standby_has_everything_soon_after_the_active_node_was_killed(active_and_standby: Pair) -> None:
+    first, second = active_and_standby
     first.tell("busy")
     for _ in range(50):
         first.wait_for("written")
@@ -76,8 +80,8 @@ def test_a_standby_has_everything_soon_after_the_active_node_was_killed(start: S
     assert second.write(10)
 
 
-def test_a_node_that_ends_in_order_hands_over_at_once(start: Start) -> None:
-    first, second = active_and_standby(start)
+def test_a_node_that_ends_in_order_hands_over_at_once(active_and_standby: Pair) -> None:
+    first, second = active_and_standby
     first.tell("busy")
     for _ in range(50):
         first.wait_for("written")
@@ -96,10 +100,10 @@ def test_a_dead_standby_is_named_no_successor_once_its_membership_ended(
     first = start("first")
     first.wait_for("role", role="active")
     second = start("second", KAFKA_JOURNAL_NODE_REPORT_MS="60000")  # its reports alone would count for minutes
-    wait_until(lambda: reported_fit(settings, "second"), "a report of the second")
-    wait_until(lambda: members(settings) == {"first", "second"}, "both in the group")
+    wait_until(lambda: reported_fit(settings, "second"), lambda: "no report of the second")
+    wait_until(lambda: members(settings) == {"first", "second"}, lambda: "not both in the group")
     second.kill()
-    wait_until(lambda: members(settings) == {"first"}, "the end of the second's membership")
+    wait_until(lambda: members(settings) == {"first"}, lambda: "the second is a member still")
     env = command_env(settings.bootstrap_servers, settings.journal, tmp_path / "command", ENV)
     found = {line["name"]: line for line in json.loads(run_command("status", "--json", env=env).stdout)["nodes"]}
     assert (found["second"]["fit"], found["second"]["gone"]) == (False, False)
@@ -114,13 +118,6 @@ def test_a_dead_standby_is_named_no_successor_once_its_membership_ended(
     assert set(start("third").wait_for("active")["ids"]) == ids
 
 
-def wait_until(holds: Callable[[], bool], what: str) -> None:
-    until = time.monotonic() + DEADLINE_S
-    while not holds():
-        assert time.monotonic() < until, f"{what} did not come"
-        time.sleep(0.05)
-
-
 def reported_fit(settings: Settings, name: str) -> bool:
     rows = read_control(kafka_of(settings), settings.journal, time.monotonic, DEADLINE_S)
     return name in rows.nodes and rows.nodes[name].status.fit
@@ -132,8 +129,8 @@ def members(settings: Settings) -> set[str]:
         return {member.client_id for member in cluster.group_members(node_group(settings.journal), DEADLINE_S)}
 
 
-def test_a_row_makes_the_active_node_hand_over(start: Start, settings: Settings, tmp_path: Path) -> None:
-    first, second = active_and_standby(start)
+def test_a_row_makes_the_active_node_hand_over(active_and_standby: Pair, settings: Settings, tmp_path: Path) -> None:
+    first, second = active_and_standby
     env = command_env(settings.bootstrap_servers, settings.journal, tmp_path / "command", ENV)
     ended = run_command("node", "hand-over", "--json", env=env)
     assert ended.returncode == 0, ended.stderr
@@ -150,8 +147,8 @@ def test_a_row_makes_the_active_node_hand_over(start: Start, settings: Settings,
 
 
 @pytest.mark.parametrize("busy", [False, True], ids=["idle", "busy"])
-def test_a_zombie_is_fenced_tells_its_owner_and_becomes_a_standby(start: Start, busy: bool) -> None:
-    first, second = active_and_standby(start)
+def test_a_zombie_is_fenced_tells_its_owner_and_becomes_a_standby(active_and_standby: Pair, busy: bool) -> None:
+    first, second = active_and_standby
     if busy:
         first.tell("busy")
         for _ in range(50):
@@ -173,8 +170,8 @@ def test_a_zombie_is_fenced_tells_its_owner_and_becomes_a_standby(start: Start, 
     assert again["epoch"] > active["epoch"]
 
 
-def test_after_a_stop_of_all_whichever_starts_first_is_active(start: Start) -> None:
-    first, second = active_and_standby(start)
+def test_after_a_stop_of_all_whichever_starts_first_is_active(start: Start, active_and_standby: Pair) -> None:
+    first, second = active_and_standby
     first.kill()
     second.kill()
     again = start("second")
@@ -187,8 +184,8 @@ def test_after_a_stop_of_all_whichever_starts_first_is_active(start: Start) -> N
     assert set(other.wait_for("active")["ids"]) == first.written() | ids
 
 
-def test_a_preferred_node_gets_the_journal_back(start: Start) -> None:
-    first, second = active_and_standby(start)
+def test_a_preferred_node_gets_the_journal_back(start: Start, active_and_standby: Pair) -> None:
+    first, second = active_and_standby
     assert first.terminate() == 0
     second.wait_for("role", role="active")
     back = start("first", KAFKA_JOURNAL_PREFERRED="true", KAFKA_JOURNAL_FAIL_BACK="true")
@@ -199,9 +196,9 @@ def test_a_preferred_node_gets_the_journal_back(start: Start) -> None:
 
 
 def test_a_named_node_follows_the_active_one_of_three_and_then_an_unnamed_one(
-    start: Start, settings: Settings, tmp_path: Path
+    start: Start, active_and_standby: Pair, settings: Settings, tmp_path: Path
 ) -> None:
-    first, second = active_and_standby(start)
+    first, second = active_and_standby
     third = start("third")
     third.wait_for("role", role="standby", fit=True)
     env = command_env(settings.bootstrap_servers, settings.journal, tmp_path / "command", ENV)

@@ -184,7 +184,8 @@ def test_the_command_shows_the_first_rows_and_nothing_else(history: History, tmp
 
 @pytest.mark.kafka
 def test_ctrl_c_is_answered_at_once_while_spark_is_at_work(history: History, tmp_path: Path) -> None:
-    """Spark answers nothing: it is stopped in the middle of what it does. And a second one ends the command."""
+    """Spark answers nothing: it is stopped in the middle of what it does. A second Ctrl-C ends a command that still
+    waits for something."""
     settings = history.settings
     broker = int(settings.bootstrap_servers.rpartition(":")[2])
     tmp_path.joinpath("spark-defaults.conf").write_text(f"{JAVA_OPTIONS} {SETTINGS[JAVA_OPTIONS]}\n")
@@ -202,8 +203,8 @@ def test_ctrl_c_is_answered_at_once_while_spark_is_at_work(history: History, tmp
                 each.press_ctrl_c()
                 each.wait_for_log(word)
             time.sleep(ONE_REQUEST_S)
-            for each in (job, looking):
-                assert each.ctrl_c() == -signal.SIGINT, each.log()
+            for each, codes in ((job, {-signal.SIGINT}), (looking, {-signal.SIGINT, 130})):
+                assert each.ctrl_c() in codes, each.log()
                 assert each.log().endswith("interrupted\n")
         finally:
             for java in at_work:
