@@ -276,9 +276,9 @@ class Events:
             node.busy = True
 
     def recreate_table(self) -> None:
-        """The table topic is deleted and made again: the WAL has everything, unless it was trimmed. All processes are
-        down meanwhile."""
-        if self._history.trims:
+        """The table topic is deleted and made again: the WAL has everything, unless it was trimmed or has lost some of
+        it, which only the table could tell. All processes are down meanwhile."""
+        if self._history.trims or self._history.losses:
             return
         self._cast.kill_all()
         self._cast.broker.delete_topic(table_topic(JOURNAL))
