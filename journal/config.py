@@ -32,8 +32,9 @@ _NO_SETTINGS = re.compile(
     r"CACHE|KAFKA_DIR|ROLE|EPOCH|REASON|TEST_\w+"
     r"|(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)"
 )
-"""Variables with our prefix that are no settings: the embedded Kafka, commands of roles and tests read some, and
-Kubernetes sets some for a service whose name begins with the prefix."""
+"""Names of environment variables that begin with our prefix and are no settings. The embedded Kafka, the commands run
+on a change of role and the tests read some of them, and Kubernetes sets some for a service whose name begins with the
+prefix."""
 
 
 class Settings(JournalSettings):
@@ -47,19 +48,20 @@ class Settings(JournalSettings):
     """The number of processes of a worker, which share its shards. More processes than shards or cores are useless."""
 
     session_timeout_ms: int = Field(default=6000, ge=1000)
-    """The consumer-group session of workers: a dead worker's shards move once it has passed. It is as long as that of
-    nodes: where a worker dies with its node, the next node is at its gate then, and waits for the shards. A longer
-    pause of the process costs a rebalance, never data."""
+    """The session time-out of the workers' consumer group: a dead worker's shards move to another worker once it has
+    passed. The default is that of nodes, because a worker often dies together with its node, and the next node then
+    waits at its gate for the shards. A longer pause of the process costs a rebalance, never data."""
 
     node_session_timeout_ms: int = Field(default=6000, ge=500, le=600_000)
-    """The consumer-group session of nodes: a dead node's duty passes on once it has passed. The default is the shortest
-    that brokers allow by default (group.min.session.timeout.ms). A shorter one alone does not help, because the next
-    node also waits for the WAL to stand still, as long as `fence_check_ms` demands. A longer pause of the process costs
-    a failover, never data. Ten minutes are the most: requests have half of it, and librdkafka allows them five."""
+    """The session time-out of the nodes' consumer group: a dead node's duty passes to another node once it has passed.
+    The default is the shortest that brokers allow by default (group.min.session.timeout.ms). A shorter one alone does
+    not make a failover faster, because the next node also waits until the WAL has stood still for as long as
+    `fence_check_ms` demands. A longer pause of the process costs a failover, never data. The maximum is ten minutes:
+    requests may take half of it, and librdkafka allows them at most five."""
 
     node_heartbeat_ms: int = Field(default=500, ge=50)
-    """How often a node sends its group a heartbeat. A standby learns with its next one that the duty is its own, so the
-    usual third of the session would add up to two seconds to a failover."""
+    """How often a node sends its group a heartbeat. A standby learns from the answer to its next heartbeat that it has
+    become the leader, so the usual third of the session time-out would add up to two seconds to a failover."""
 
     node_report_ms: int = Field(default=5000, ge=100)
     """How often a node writes its status into the control rows. A node whose report is later than that counts as
@@ -69,8 +71,8 @@ class Settings(JournalSettings):
     """How long other nodes wait for the successor that a leaving node has named, before they take over instead."""
 
     lone_start_ms: int = Field(default=20_000, ge=100)
-    """How long the journal has no active node before a standby that is not fit takes over, cold, although a fit one has
-    reported."""
+    """How long the journal must be without an active node before a standby that is not fit takes over with an
+    unfinished copy, although a fit node has reported lately."""
 
     activation_retry_ms: int = Field(default=1000, ge=10)
     """The pause of a node after an activation that failed. It doubles with each further failure, up to 32 times."""
@@ -80,7 +82,7 @@ class Settings(JournalSettings):
 
     fail_back: bool = False
     """Whether a preferred standby that is fit asks the active node to hand over to it. A `Node` that is not preferred
-    refuses this setting; other processes ignore it, as they may have the same file."""
+    refuses this setting; other processes ignore it, because they may share the settings file."""
 
     on_active_command: str = ""
     """A command that is run when the node has become active, without a shell, with the variables KAFKA_JOURNAL_ROLE,
@@ -102,8 +104,9 @@ class Settings(JournalSettings):
     """Whether `trim_every_ms` applies to a journal without an archive. What it deletes is then kept nowhere."""
 
     on_in_doubt: Literal["keep", "commit", "rollback"] = "keep"
-    """What the active node does with transactions in doubt whose coordinator does not come back. Only the coordinator
-    knows the outcome, so anything but `keep` may contradict it; it is told so when it asks."""
+    """What the active node does with transactions in doubt when their coordinator does not come back. Only the
+    coordinator knows the outcome, so any value but `keep` may contradict it; a coordinator that asks later is told what
+    was done."""
 
     on_in_doubt_after_ms: int = Field(default=0, ge=0)
     """How long transactions stay in doubt after their prepare before `on_in_doubt` settles them. It should be longer
@@ -113,7 +116,7 @@ class Settings(JournalSettings):
     """The number of references to messages that a node keeps in memory. The rest waits in its local index."""
 
     queue_references_in_memory_max: int = Field(default=QUEUE_REFERENCES_IN_MEMORY_MAX, ge=0)
-    """The number of these that one queue may have, so that no queue takes the memory of all others."""
+    """The number of references that one queue may keep in memory, so that no queue uses the memory of all others."""
 
     store: StoreSettings = StoreSettings()
     """The settings of a node's message store: docs/STORE.md."""
@@ -124,7 +127,7 @@ class Settings(JournalSettings):
     @field_validator("on_active_command", "on_standby_command", "on_fenced_command")
     @classmethod
     def _command_is_quoted(cls, value: str) -> str:
-        shlex.split(value)  # a ValueError is what pydantic wants
+        shlex.split(value)  # pydantic reports a ValueError as an error of the setting
         return value
 
     @model_validator(mode="after")

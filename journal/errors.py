@@ -7,8 +7,8 @@ JournalError
   FencedError          another node is active; this one is done
   OutcomeUnknownError  it may or may not have happened; the next activation shows which
 
-An exception that one folder raises for itself and catches again is no error of the project: it stands in that folder,
-and is not a `JournalError`. docs/OPERATIONS.md, "What each error means", lists all that are here.
+An exception that one folder both raises and catches is not part of this list: it is defined in that folder, and is not
+a `JournalError`. docs/OPERATIONS.md, "What each error means", lists every error of this file.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class JournalError(Exception):
         return shortened(super().__str__())
 
     def again(self) -> Self:
-        """This error without its traceback, for an error that is kept and raised many times: each raise would add its
-        frames to those of all earlier ones, and keep alive what they refer to."""
+        """This error without its traceback, for an error that is kept and raised many times. Otherwise each raise would
+        lengthen the traceback, and the traceback would keep all objects of the earlier calls in memory."""
         return self.with_traceback(None)
 
 
@@ -34,7 +34,7 @@ class JournalError(Exception):
 
 
 class OperatingError(JournalError):
-    """The environment does not allow the call now. A retry repeats nothing that was done."""
+    """The environment does not allow the call now. Nothing was done, so a retry is safe."""
 
 
 class KafkaUnavailableError(OperatingError):
@@ -59,9 +59,9 @@ class AbortableProducerError(ProducerError):
 
 
 class FatalProducerError(ProducerError):
-    """The producer instance is of no more use, because it is fenced or its state is unknown: close it.
+    """The producer instance cannot be used any more, because it is fenced or its state is unknown: close it.
 
-    `fenced` says that the broker named a newer instance. It proves nothing about who that is.
+    `fenced` says that the broker named a newer instance. The newer instance may be this node's own.
     """
 
     def __init__(self, reason: str, *, fenced: bool = False, refused_topic: str = "") -> None:
@@ -84,11 +84,12 @@ class GateTimeoutError(OperatingError):
 
 
 class DeadlineError(OperatingError):
-    """A wait has passed its deadline. What was waited for may still happen."""
+    """A wait has passed its deadline. The event that the caller waited for may still happen."""
 
 
 class HangingTransactionError(DeadlineError):
-    """A Kafka transaction stays open in front of what must be read. Let it end, or abort it with Kafka's tools."""
+    """A Kafka transaction stays open in front of records that must be read. Let it end, or abort it with Kafka's
+    tools."""
 
 
 class StaleReadError(OperatingError):
@@ -113,8 +114,8 @@ class ActiveNodeError(OperatingError):
 
 
 class NotActiveError(OperatingError):
-    """The node that was asked through its control socket is not the active one. The message names that one, if it is
-    known."""
+    """The node that was asked through its control socket is not the active one. The message names the active node, if
+    it is known."""
 
 
 class NodeSocketError(OperatingError):
@@ -126,7 +127,7 @@ class DescriptorsError(OperatingError):
 
 
 class OutputError(OperatingError):
-    """A command's standard output is closed, or its disk is full. What the command did before is done."""
+    """A command's standard output is closed, or its disk is full. All that the command did before stays done."""
 
 
 class EmbeddedKafkaError(OperatingError):
@@ -139,19 +140,19 @@ class MissingExtraError(OperatingError):
 
 class AgentError(OperatingError):
     """An agent that a user wrote has failed: it raised an error, returned records that cannot be sent or that Kafka
-    refuses, or took too long. The message names the agent and the shard. The agent will be told the same
-    again: nothing that it was told counts as told."""
+    refuses, or took too long. The message names the agent and the shard. The worker will give the agent the same
+    operations again: none of them counts as delivered."""
 
 
 class ReopenError(OperatingError):
-    """What is known of an agent's session is not to be trusted any more. The session is taken over anew at once."""
+    """What the worker knows of an agent's session may be wrong. The worker opens the session anew at once."""
 
 
 class RouteStopError(OperatingError):
     """A route cannot send a message, and its policy is `fail` or its topic is not available: the shard stops before the
     frame at `offset`, with everything before it checkpointed.
 
-    The message has the commands that let it go on. `retried` says that the worker tries again by itself.
+    The message has the commands that let the shard go on. `retried` says that the worker tries again by itself.
     """
 
     def __init__(self, reason: str, *, offset: int, retried: bool) -> None:
@@ -170,15 +171,16 @@ class NotTakenInError(OperatingError):
 
 
 class OvertakenError(OperatingError):
-    """The reason for which a node was to activate is gone before the node has fenced anybody. The node decides anew."""
+    """The reason for which a node began to activate is gone, and the node has fenced nobody yet. The node decides again
+    what to do."""
 
 
 class DisconnectedError(OperatingError):
-    """The other process of a worker has ended, and left a call unanswered. Start the worker anew."""
+    """The other process of a worker has ended and left a call unanswered. Start the worker again."""
 
 
 class DemoError(OperatingError):
-    """A process of the demo ends before its time. Its logs say why."""
+    """A process of the demo has ended too early. Its logs say why."""
 
 
 # ---- caller's mistake: nothing was changed ------------------------------------------------------------------
@@ -211,12 +213,13 @@ class StateError(CallerError):
 
 
 class ClosedError(StateError):
-    """The journal is closed. Calls raise it, and completions of operations that were cut off before they were sent."""
+    """The journal is closed. Calls raise it, and so do the completions of operations that were not sent before the
+    close."""
 
 
 class CallbackError(CallerError):
-    """A completion's callback calls what may wait (a store, another completion, a journal's close). The callback may
-    run in the thread that it would wait for: have another thread make the call."""
+    """A completion's callback makes a call that may wait (for a store, another completion, a journal's close). The
+    callback may run in the very thread that the call waits for: make the call in another thread."""
 
 
 class RecordExistsError(CallerError):
@@ -327,7 +330,7 @@ class XidError(StoreError):
 
 class RepairError(CallerError):
     """A `repair` or `routes resume` names an offset at which no shard is stopped, or rows that need no mending or
-    cannot be mended. The message says where things stand."""
+    cannot be mended. The message gives the state of the shard."""
 
 
 class TrimError(CallerError):
@@ -369,22 +372,23 @@ class FrameError(CorruptionError):
 
 
 class GapError(CorruptionError):
-    """A frame does not follow its predecessor, or the log starts behind what is needed: frames are gone."""
+    """A frame does not follow its predecessor, or the log starts behind the first frame that is needed: frames are
+    lost."""
 
 
 class ControlLostError(CorruptionError):
-    """The control rows lack what the WAL or the tables prove they had, and a read behind an acknowledged write confirms
-    it. `kafka-journal repair control` writes them anew."""
+    """The control rows lack something that the WAL or the tables prove was written, and a read after an acknowledged
+    write confirms it. `kafka-journal repair control` writes the rows anew."""
 
 
 class RowError(CorruptionError):
-    """Bytes of a table or control row do not parse as what their key says."""
+    """Bytes of a table or control row do not parse as the type that their key names."""
 
 
 class CountError(CorruptionError):
-    """A load finds other numbers of rows than the marks say, in a copy that was just built from the topic: the table
-    has lost rows, or deleted rows are back. `kafka-journal verify -j NAME` names them. A `LocalJournal` raises it for a
-    damaged directory: restore that from a backup, as there is no other copy."""
+    """A load finds other numbers of rows than the marks say, in a copy that was just built from the topic. So the table
+    itself has lost rows, or deleted rows are back. `kafka-journal verify -j NAME` names them. A `LocalJournal` raises
+    this error for a damaged directory: restore it from a backup, because there is no other copy."""
 
 
 # ---- fencing and unknown outcomes ----------------------------------------------------------------------------
@@ -405,7 +409,7 @@ class OutcomeUnknownError(JournalError):
 class ChainError(OutcomeUnknownError):
     """A store of a chain fails. Every later call raises it too. `store` names it; the cause says why.
 
-    The operation is in some stores and not in others. Close the chain: the first store is right.
+    The operation may be in some stores and not in others. Close the chain: the first store has the valid state.
     """
 
     def __init__(self, store: str, reason: JournalError) -> None:

@@ -89,7 +89,8 @@ class Journal(JournalRuntime, Appends):
     async def activate(self, loader: Loader | None = None) -> ActivationReport:
         """Become the active node, off the event loop; see `BlockingJournal.activate`.
 
-        What a cancelled call has begun goes on in its thread; `close` (the end of `async with`) ends it, and waits.
+        If the call is cancelled, the activation goes on in its thread until `close` (the end of `async with`) stops it
+        and waits for its end.
         """
         return await asyncio.to_thread(self.run_activation, loader)
 
@@ -97,7 +98,7 @@ class Journal(JournalRuntime, Appends):
         try:
             await asyncio.to_thread(self.start)
         except asyncio.CancelledError:
-            # its thread goes on, and nobody else will close what it opens
+            # the opening goes on in its thread, and no other code would close the journal that it opens
             await asyncio.to_thread(self.close)
             raise
         return self

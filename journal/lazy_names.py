@@ -18,7 +18,7 @@ def lazy_names(package: str, file: str) -> tuple[Callable[[str], object], Callab
 
     @cache
     def modules() -> dict[str, str]:
-        import ast  # only a program that asks for a name pays for it
+        import ast  # the import costs time, so it waits until a program asks for the name
 
         statements = ast.walk(ast.parse(Path(file).read_text(encoding="utf-8")))
         imports = [each for each in statements if isinstance(each, ast.ImportFrom) and each.module]

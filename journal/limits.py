@@ -1,6 +1,6 @@
 """The bounds of everything that can grow, with the relations that must hold between them.
 
-A bound is a setting; its default is here, its reason beside it. Sizes are bytes, times milliseconds.
+Each bound is a setting; its default value and its reason are here. Sizes are bytes, times milliseconds.
 """
 
 from __future__ import annotations
@@ -14,17 +14,20 @@ ID_MAX = 2**63 - 1
 SUBJECT_MAX = 2**63 - 1
 KIND_MAX = 255
 SEQUENCE_MAX = 2**51 - 1
-"""The highest sequence of an id that is issued for a record. Higher ones, up to twice that, are for what is never in
-the journal; the bit above them marks ids of a chain of stores."""
+"""The highest sequence of an id that is issued for a record. Higher sequences, up to twice this one, are for things
+that are never in the journal; the bit above them marks ids that stores of a chain issue."""
 
 FRAME_OVERHEAD_BYTES = 512
-"""More than a frame's header takes: two varints of ten bytes for each field, a uuid, and a node name of 200 bytes."""
+"""An upper bound for the bytes of a frame's header: two varints of ten bytes for each field, a uuid, and a node name of
+200 bytes."""
 
 OPERATION_OVERHEAD_BYTES = 64
-"""More than an operation takes besides its data: three 10-byte varints, the small fields, tags and lengths."""
+"""An upper bound for the bytes of an operation besides its data: three 10-byte varints, the small fields, tags and
+lengths."""
 
 SKIPPED_OVERHEAD_BYTES = 4096
-"""More than a `skipped` row adds to the record it keeps: the reason, the operator's name and host, and the key."""
+"""An upper bound for the bytes that a `skipped` row adds to the record it keeps: the reason, the operator's name and
+host, and the key."""
 
 SKIPPED_REASON_CHARACTERS_MAX = 500
 assert 4 * SKIPPED_REASON_CHARACTERS_MAX < SKIPPED_OVERHEAD_BYTES
@@ -38,20 +41,22 @@ class Limits(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     frame_bytes_max: int = Field(default=900_000, ge=4096)
-    """A frame's size. Kafka's usual message.max.bytes is 1 MiB, and the largest row must fit it too."""
+    """The largest size of a frame. Kafka's usual message.max.bytes is 1 MiB, and the largest row must fit it too."""
 
     data_bytes_max: int = Field(default=512 * 1024, ge=0)
-    """Data of one operation."""
+    """The largest size of one operation's data."""
 
     queue_operations_max: int = Field(default=100_000, ge=1)
-    """Operations that wait for the writer, and those of the largest group."""
+    """The largest number of operations that wait for the writer, and of operations in one group."""
 
     queue_bytes_max: int = Field(default=32 * 1024 * 1024, ge=4096)
-    """Bytes that wait for the writer, and those of the largest group; its consumer must hold it whole."""
+    """The largest number of bytes that wait for the writer, and of bytes in one group. Whoever reads a group must hold
+    it whole."""
 
     group_bytes_max: int = Field(default=4 * 1024 * 1024, ge=1)
-    """Bytes at which a group is complete, and the next one begins: one transaction has several, or as many as get
-    through. What belongs together is in one group, however much it is."""
+    """Bytes at which a group is complete and the next one begins. One transaction writes several groups, or as many as
+    get through within the time-outs. Operations that must take effect together are in one group, however large it
+    becomes."""
 
     transaction_buffer_operations_max: int = Field(default=2_000, ge=1)
     """A local transaction with more operations than this is staged in the WAL instead of held in memory."""
@@ -59,37 +64,44 @@ class Limits(BaseModel):
     transaction_buffer_bytes_max: int = Field(default=4 * 1024 * 1024, ge=1)
 
     transaction_buffers_total_bytes_max: int = Field(default=64 * 1024 * 1024, ge=1)
-    """Bytes that local transactions hold in memory in all: one that would hold more is staged as well."""
+    """The largest number of bytes that all local transactions together hold in memory. A transaction that would exceed
+    it is staged in the WAL."""
 
     staged_operations_max: int = Field(default=100_000, ge=1)
-    """Staged operations of one transaction, and of all that one group settles: that is one worker transaction."""
+    """The largest number of staged operations of one transaction, and of all transactions that one group settles,
+    because a worker settles them in one Kafka transaction."""
 
     staged_bytes_max: int = Field(default=80 * 1024 * 1024, ge=1)
-    """Bytes of those staged operations. A large message is one transaction: a body of up to 64 MiB, and its headers."""
+    """The largest number of bytes of those staged operations. A large message is one transaction: a body of up to 64
+    MiB, and its headers."""
 
     staged_total_operations_max: int = Field(default=1_000_000, ge=1)
-    """Staged operations of all transactions; their locks are held in memory."""
+    """The largest number of staged operations of all transactions together; their locks are held in memory."""
 
     staged_total_bytes_max: int = Field(default=512 * 1024 * 1024, ge=1)
 
     transactions_max: int = Field(default=100_000, ge=1)
-    """Open and prepared transactions; workers hold a header of each in memory."""
+    """The largest number of open and prepared transactions; workers hold a header of each in memory."""
 
     updates_row_bytes_max: int = Field(default=4096, ge=0)
-    """Updates kept in one row beside their record; further ones get rows of their own. See docs/FORMAT.md."""
+    """The largest size of the row that holds a record's updates; further updates get rows of their own. See
+    docs/FORMAT.md."""
 
     checkpoint_bytes_max: int = Field(default=64 * 1024 * 1024, ge=4096)
-    """Bytes of the WAL that a worker gathers for one shard before it checkpoints, whatever the interval; what commits
-    and rollbacks there settle counts too. The group that passes the bound is gathered whole."""
+    """Bytes of the WAL that a worker gathers for one shard before it checkpoints, even if the interval has not passed.
+    Staged operations that commits and rollbacks settle there count too. A group that passes the bound is still gathered
+    whole."""
 
     gathered_bytes_max: int = Field(default=512 * 1024 * 1024, ge=4096)
-    """Bytes that a worker gathers for all shards of a journal. Each shard has an equal part, however many it serves."""
+    """Bytes that a worker gathers for all shards of a journal. Each shard gets an equal part, even if the worker serves
+    only some of them."""
 
     held_bytes_max: int = Field(default=512 * 1024 * 1024, ge=4096)
-    """Rows that a replica holds back until their mark. A checkpoint of more could be read by no copy."""
+    """Bytes of rows that a replica holds back until their mark arrives. No copy could read a checkpoint larger than
+    this."""
 
     fetch_bytes_max: int = Field(default=64 * 1024 * 1024, ge=1024 * 1024)
-    """Bytes that one consumer of ours buffers."""
+    """Bytes that one of our consumers may buffer."""
 
     @model_validator(mode="after")
     def _relations_hold(self) -> Limits:
@@ -108,7 +120,8 @@ class Limits(BaseModel):
             raise ValueError("staged_operations_max > staged_total_operations_max")
         if self.staged_bytes_max > self.staged_total_bytes_max:
             raise ValueError("staged_bytes_max > staged_total_bytes_max")
-        # a checkpoint has its last group whole, with all that this settles; small operations make rows twice their size
+        # a checkpoint holds its last group whole, with all staged operations that the group settles; the rows of small
+        # operations take twice the operations' size
         gathered = self.checkpoint_bytes_max + self.queue_bytes_max + self.staged_bytes_max
         if 2 * gathered > self.held_bytes_max:
             raise ValueError(
@@ -128,6 +141,6 @@ class Limits(BaseModel):
 
     @property
     def row_message_bytes_max(self) -> int:
-        """`max.message.bytes` that the tables need. A `skipped` row keeps what the WAL took, and says why and by
-        whom."""
+        """`max.message.bytes` that the tables need. A `skipped` row holds a whole WAL record, the reason, and the
+        operator's name."""
         return self.message_bytes_max + SKIPPED_OVERHEAD_BYTES

@@ -1,4 +1,4 @@
-"""Settings of a journal, which appends, topics, tables and activations read. `journal.config` adds those of a
+"""Settings of a journal, which appends, topics, tables and activations read. `journal.config` adds the settings of a
 process."""
 
 from __future__ import annotations
@@ -53,19 +53,22 @@ class JournalSettings(BaseSettings):
     """How long a crashed producer may block readers of committed records."""
 
     fence_check_ms: int = Field(default=3000, ge=100)
-    """An active node commits at least this often. A node that could not hands out nothing."""
+    """How often an active node commits at least. A node that could not commit for this long delivers no messages until
+    it commits again."""
 
     room_timeout_ms: int = Field(default=30_000, ge=0)
     """How long an append of a `BlockingJournal` waits for room in a full queue before it raises FullError."""
 
     commit_pause_ms: float = Field(default=0.25, ge=0)
-    """The pause between two group commits. It avoids that librdkafka waits 20 ms for the markers of the first."""
+    """The pause between two group commits. Without it, librdkafka would wait 20 ms while the broker writes the markers
+    of the first commit."""
 
     commit_pause_max_ms: float = Field(default=4.0, ge=0)
-    """The longest that this pause becomes by itself, while brokers take longer to write their markers."""
+    """The longest value that this pause grows to by itself while brokers take longer to write their markers."""
 
     group_join_ms: float = Field(default=1.0, ge=0)
-    """How long a transaction waits for a second group: as long as librdkafka waits before it registers partitions."""
+    """How long a transaction waits for a second group. librdkafka waits as long before it registers partitions, so this
+    costs no time."""
 
     request_timeout_ms: int = Field(default=15_000, ge=100)
     """The time limit of one Kafka request or transaction."""
@@ -80,7 +83,8 @@ class JournalSettings(BaseSettings):
     """`delete.retention.ms` of the compacted topics; a local copy that was away longer is rebuilt."""
 
     min_compaction_lag_ms: int = Field(default=10 * 60 * 1000, ge=0)
-    """`min.compaction.lag.ms` of the compacted topics: a replica rebuilds in less, or captures the end again."""
+    """`min.compaction.lag.ms` of the compacted topics. A replica that takes longer to rebuild must capture the end of
+    the table again."""
 
     limits: Limits = Limits()
 

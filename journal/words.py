@@ -1,5 +1,5 @@
-"""Texts for people that contain what came from outside: they are shortened, as a client's text may be of any length,
-and escaped, as a terminal may obey what is in them."""
+"""Texts for people that contain foreign text, from a client for example. They are shortened, because such a text may
+have any length, and escaped, because a terminal may obey control characters in it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ CHARACTERS_MAX = 4000
 """The longest text that an error, a log line, a status or a control row contains."""
 
 NAMED_MAX = 8
-"""How many things of one kind a message names. Whoever reads it needs the advice behind them more than the rest."""
+"""The largest number of things of one kind that a message names. A longer list would hide the advice that follows
+it."""
 
 
 def shortened(text: str, characters_max: int = CHARACTERS_MAX) -> str:
-    """The text, or its beginning, its length and its end: a message begins with what happened, and ends with what mends
-    it."""
+    """The text if it is short; otherwise its beginning, its length and its end: a message begins with what happened,
+    and ends with the command that mends it."""
     if len(text) <= characters_max:
         return text
     begin = characters_max * 2 // 3
@@ -30,8 +31,8 @@ def first_few(names: Sequence[object], separator: str = ", ") -> str:
 
 
 def escaped(text: str, kept: str = "") -> str:
-    """The text for a terminal, a table or a log. A character that is not printable, or that turns the direction of
-    writing, is written as Python would write it; so are line breaks and tabs, unless they are in `kept`."""
+    """The text for a terminal, a table or a log. Characters that are not printable, or that turn the direction of
+    writing, are written as Python escapes; so are line breaks and tabs, unless they are in `kept`."""
     if text.isprintable():
         return text
     return "".join(each if _is_shown(each) or each in kept else _escape(each) for each in text)

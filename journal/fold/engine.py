@@ -73,8 +73,8 @@ class Fold:
         self._skipped: list[Skipped] = []
         self._boundary = True
         self.settled_bytes = 0
-        """Bytes of staged operations that outcomes have settled since the last checkpoint. They are counted as they
-        were when they were staged, and have the same bound."""
+        """Bytes of staged operations that outcomes have settled since the last checkpoint. Their sizes are those
+        counted at staging, and `checkpoint_bytes_max` bounds them too."""
         self._told: list[Happened] | None = [] if tell else None
         self._told_kinds = tell_added
         self._told_added: list[Added] = []
@@ -123,9 +123,9 @@ class Fold:
         """Leave out a WAL record because an operator says so; `row` keeps it. Returns False if the mark already covers
         it.
 
-        `frame` is the record's frame, None if it does not parse as one. A frame that follows the mark's last one is
-        left out of the chain too, so that its successor follows, and the ids that it says were issued stay issued. Any
-        other record leaves the chain as it was: no frame, a stale one, or one out of sequence.
+        `frame` is the record's frame, None if it does not parse as one. If the frame follows the mark's last one, the
+        mark takes its number, so that the next frame follows, and its highest issued sequence, so that no id is issued
+        twice. Any other record (no frame, a stale one, one out of sequence) leaves the mark's last frame as it was.
         """
         mark = self.mark
         if row.offset <= mark.offset:
@@ -200,8 +200,8 @@ class Fold:
     # ---- transactions ------------------------------------------------------------------------------------------
 
     def _apply_transactional(self, op: Operation, epoch: int, offset: int, index: int, timestamp: int) -> int:
-        """Apply an operation of a transaction; returns 1 if it was allowed, else 0. A COMMIT counts as one, and the
-        operations that it settles are counted separately."""
+        """Apply an operation of a transaction; returns 1 if it was allowed, else 0. A COMMIT counts as one operation;
+        the operations that it settles are counted separately."""
         mark, parts = self.mark, self._parts
         if op.type == PREPARE:
             done = parts.prepare(op, epoch, timestamp)
@@ -222,8 +222,8 @@ class Fold:
         return int(done)
 
     def _take_effect(self, part: StagedPart, offset: int, index: int) -> None:
-        """Apply the operations of a committed transaction. A record that the transaction both adds and deletes is not
-        told."""
+        """Apply the operations of a committed transaction. Agents are not told of a record that the transaction both
+        adds and deletes."""
         table = self._records
         effects: list[Happened] = []
         unborn: set[int] = set()
@@ -260,12 +260,12 @@ class Fold:
     # ---- what a checkpoint takes -------------------------------------------------------------------------------
 
     def happened(self) -> list[Happened]:
-        """The operations that took effect since the last checkpoint, in WAL order, if the fold was asked to tell
-        them."""
+        """The operations that took effect since the last checkpoint, in WAL order. Empty unless the fold was created
+        with `tell`."""
         return list(self._told or ())
 
     def added(self) -> list[Added]:
-        """The records that were added since the last checkpoint, of the kinds that were asked for, in WAL order. They
+        """The records of the kinds in `tell_added` that were added since the last checkpoint, in WAL order. They
         include records that were deleted again, except those that one transaction both added and deleted."""
         return list(self._told_added)
 
@@ -299,7 +299,7 @@ class Fold:
 
 
 def _without_unborn(effects: list[Happened]) -> list[Happened]:
-    """Effects without those on records that the same transaction both added and deleted, from the add to the delete."""
+    """The effects without those on records that the same transaction both adds and deletes."""
     kept: list[Happened] = []
     since_add: dict[int, list[int]] = {}
     dropped: set[int] = set()

@@ -1,7 +1,7 @@
-"""What the engine knows of the base without reading it: the records that it put there itself. Pure.
+"""What the engine knows of its base without reading it: the records that it wrote there itself. Pure.
 
-Most operations concern records that were added not long ago. For these a read of the base (0.6 microseconds for a row
-that does not exist, 5 for one that does) costs more than all else that the engine does with the operation.
+Most operations concern records that were added not long ago. For these, a read of the base (0.6 microseconds for a row
+that does not exist, 5 for one that does) would cost more than all other work on the operation.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ class Presence:
 
     def __init__(self, highest: int) -> None:
         self.highest = highest
-        """No record of a larger id is in the base."""
+        """The highest record id that the base may hold."""
         self.records = BitMap64()
-        """Records that are known to be in the base. The fold looks here without a call, because a call costs more than
-        the look."""
+        """Records that are known to be in the base. The fold reads this set directly, because a method call would cost
+        more than the look-up."""
         self.updated = BitMap64()
         """Known records that have a row of updates in the base."""
         self.spilled = BitMap64()
-        """Known records that have spilled updates too."""
+        """Known records that also have spilled updates."""
         self.others = BitMap64()
         """Known records in `updated` whose number of updates may differ from one: see `updates_of`."""
         self._counts = UpdateCounts()
@@ -47,8 +47,9 @@ class Presence:
         heads: Mapping[int, int],
         spilled: Collection[int],
     ) -> None:
-        """Take over a checkpoint: the base has lost `deleted`, and then got `added`. Records in `lone` have one update
-        there, those in `heads` so many in one row, and those in `spilled` have spilled updates too."""
+        """Note a checkpoint: the base has lost the records `deleted`, and then got the records `added`. Records in
+        `lone` have one update there, those in `heads` the given number in one row, and those in `spilled` have spilled
+        updates too."""
         gone = BitMap64(deleted)
         for known in (self.records, self.updated, self.others, self.spilled):
             known.difference_update(gone)

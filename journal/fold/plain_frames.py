@@ -45,14 +45,14 @@ _Layout = tuple[int, int, int, Callable[..., bytes], bytes]
 
 
 class _Otherwise(Exception):
-    """An operation has another layout."""
+    """Raised inside this file: an operation has another layout."""
 
 
 @lru_cache(_LAYOUTS_MAX)
 def _layout(data_length: int) -> _Layout:
-    """The layout of operations whose data have this length, given as the varint of two bytes in which it stands: the
-    length; the operation's length without and with a subject, as it stands before the operation; what packs a row up to
-    the data, and with them; the bytes before the data in a row."""
+    """The layout of operations whose data have this length, which is given as its varint of two bytes: the data's
+    length; the lengths of an operation without and with a subject; the functions that pack a row without and with its
+    data; the bytes before the data in a row."""
     if data_length & 0x8080 != 0x0080:
         raise _Otherwise
     size = data_length & 0x7F | data_length >> 8 << 7
@@ -65,8 +65,9 @@ def _layout(data_length: int) -> _Layout:
 def plain_runs(
     raw: bytes, at: int, position: Callable[[int], bytes], shard: int, shards: int
 ) -> tuple[list[SortedRun], int] | None:
-    """The runs of the operations in `raw` from `at` on, and the number of operations. `position` gives the end of a row
-    by the operation's index. None if an operation has another layout or cannot be in this shard."""
+    """The runs of the operations in `raw` from `at` on, and the number of operations. `position` gives a row's last
+    bytes, its position, by the operation's index. None if an operation has another layout or cannot be in this
+    shard."""
     try:
         return _plain_runs(raw, at, position, shard, shards)
     except (_Otherwise, struct.error, IndexError):
@@ -133,7 +134,7 @@ def _plain_runs(
 
 
 def _about(raw: bytes, at: int, opens: int, tag: int) -> tuple[int, bytes]:
-    """The length of the data of an update with a subject, as it stands in the frame, and the bytes behind the data in
+    """The length of the data of an update with a subject, read from the frame, and the bytes that follow the data in
     its row."""
     not_replaceable, subject_tag, subject, data_tag, data_length = _ABOUT.unpack_from(raw, at + _ABOUT_AT)
     tags = (tag, not_replaceable, subject_tag, data_tag)

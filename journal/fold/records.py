@@ -26,20 +26,21 @@ class RecordTable:
     def __init__(
         self, mark: Mark, base: Base, highest: int, *, updates_row_bytes_max: int, recent_bytes_max: int
     ) -> None:
-        """No record in the base has an id above `highest`, so none of these is read. See `Fold` for the bounds."""
+        """No record in the base has an id above `highest`, so higher ids are not looked up there. See `Fold` for the
+        bounds."""
         self._mark = mark
         self._base = base
         self._added: dict[int, bytes] = {}
-        """Rows of records that were added. They are bytes: messages would cost the garbage collector more time than all
-        else costs."""
+        """Rows of records that were added. They are bytes, because the garbage collector would spend more time on
+        messages than all other work takes."""
         self._deleted: set[int] = set()
         self._present = Presence(highest)
         self._top = highest
-        """No record in the base or among those added has a larger id."""
+        """The highest record id in the base and among the added records."""
         self._updates = UpdateTable(base, updates_row_bytes_max, recent_bytes_max)
 
     def add_run(self, ids: array[int], rows: list[bytes]) -> int:
-        """Add the records that do not exist; returns how many these were. Mostly all are new, because ids increase."""
+        """Add the records that do not exist; returns their number. Mostly all are new, because ids increase."""
         added = self._added
         if min(ids) > self._top:
             added.update(zip(ids, rows, strict=True))
@@ -75,8 +76,8 @@ class RecordTable:
         return self.keep_updates((op.id,), (value,), (op.kind, op.subject) if op.replaceable else None) > 0
 
     def keep_updates(self, ids: Iterable[int], rows: Iterable[bytes], replaced: tuple[int, int] | None = None) -> int:
-        """Keep the updates of records that exist; returns how many these are. `replaced` are kind and subject of a
-        replaceable update, which comes alone."""
+        """Keep the updates of records that exist; returns their number. `replaced` is kind and subject of a replaceable
+        update, which must be the only update of the call."""
         added, deleted, present, put = self._added, self._deleted, self._present, self._updates.put
         highest, records, updated = present.highest, present.records, present.updated
         done = more = 0
@@ -97,7 +98,7 @@ class RecordTable:
         return done
 
     def delete_each(self, ids: Iterable[int]) -> int:
-        """Delete the records that exist; returns how many these were."""
+        """Delete the records that exist; returns their number."""
         added, deleted, present, updates = self._added, self._deleted, self._present, self._updates
         highest, records, updated, others = present.highest, present.records, present.updated, present.others
         lone, heads = updates.lone, updates.heads

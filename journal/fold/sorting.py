@@ -1,7 +1,7 @@
 """Decodes, checks and sorts a frame of the WAL (`journal.fold.sorted_frame`). Pure.
 
-This needs nothing of the tables, so another process than the one that folds can do it. The fold then only looks ids up
-and keeps what changed.
+Sorting needs no table, so another process than the one that folds can do it. The fold then only looks ids up and keeps
+the changes.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _runs(operations: Iterable[Operation], position: Callable[[int], bytes]) -> 
 
 def _plain_frame(raw: bytes, offset: int, journal: bytes, shard: int, shards: int) -> SortedFrame | None:
     """A frame in which all operations have the layout that the writer uses most (`journal.wire.operations`). None for
-    any other frame, and for one with anything wrong: its message has to be looked at."""
+    any other frame and for a faulty one: the caller then parses the frame's message."""
     try:
         head = FrameHead.FromString(raw)
     except DecodeError:

@@ -57,8 +57,8 @@ class PartTable:
         return True
 
     def prepare(self, op: Operation, epoch: int, timestamp: int) -> bool:
-        """Make the transaction wait for an outcome. Returns False if it is prepared already, or if PREPARE covers
-        another number of operations."""
+        """Make the transaction wait for an outcome. Returns False if it is prepared already, or if the PREPARE names
+        another number of operations than were staged."""
         part = self._parts.get(op.tx)
         staged = part.header.staged if part else 0
         if (part and part.header.prepared) or staged != op.covers:
@@ -72,8 +72,8 @@ class PartTable:
         return True
 
     def settle(self, tx: int, covers: int) -> StagedPart | None:
-        """The part that a COMMIT or ROLLBACK settles; None if there is none, or if the outcome covers another number of
-        operations."""
+        """Take the part that a COMMIT or ROLLBACK settles. None if there is none, or if the outcome names another
+        number of operations than the part has."""
         part = self._parts.get(tx)
         return part if part is not None and part.header.staged == covers else None
 

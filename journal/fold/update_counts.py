@@ -6,7 +6,7 @@ from pyroaring import BitMap64
 
 
 class UpdateCounts:
-    """How many updates each record has. A record of which it was told nothing has none."""
+    """How many updates each record has. A record that was never put here has none."""
 
     __slots__ = ("_digits",)
 

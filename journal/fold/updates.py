@@ -27,7 +27,8 @@ _ELEMENT_HEADS = tuple(_ELEMENT_TAG + varint(size) for size in range(_ELEMENT_HE
 _SPILLED_FLAG = b"\x18\x01"
 _ROW_ID_BYTES = 9
 _SPLIT_BYTES_MAX = 1 << 14
-"""Longest row that is cut without its message: a longer one may have an element whose length takes three bytes."""
+"""The longest row that is cut apart without parsing its message. A longer row may have an element whose length takes
+three bytes."""
 
 RECENT_BYTES_MAX = 16 * 1024 * 1024
 """Default bound on the rows that one shard's fold remembers."""
@@ -104,18 +105,18 @@ class UpdateTable:
         self._row_bytes_max = row_bytes_max
         self.heads: dict[int, Head] = {}
         self.lone: dict[int, bytes] = {}
-        """The only update of each record that has no row of updates in the base, if it is not replaceable. Most records
-        are such, and none of them has a head."""
+        """The only update of each record that has no row of updates in the base, if the update is not replaceable. Most
+        records with updates are of this kind, and need no head."""
         self._puts: dict[bytes, bytes] = {}
-        """The rows that `changes` gave last."""
+        """The rows that the last call of `changes` gave."""
         self._recent = _Recent(recent_bytes_max // 2)
         self._spilled: dict[int, dict[bytes, bytes]] = {}
         self._tombstones: set[bytes] = set()
 
     def put(self, record_id: int, value: bytes, fresh: bool, replaced: tuple[int, int] | None = None) -> int:
-        """Keep an update of a record that exists; returns by how many the record's number of updates grows. `value` is
-        the update's row, with its position. `fresh` says that the base cannot have a row of the record's updates.
-        `replaced` are kind and subject of a replaceable update."""
+        """Keep an update of a record that exists; returns the growth of the record's number of updates (0 if the update
+        replaces one). `value` is the update's row, with its position. `fresh` says that the base cannot have a row of
+        the record's updates. `replaced` are kind and subject of a replaceable update."""
         head = self.heads.get(record_id)
         if head is None:
             lone = self.lone.pop(record_id, None)
@@ -183,7 +184,8 @@ class UpdateTable:
         return len(updates.updates), {key for key, _ in self._base.scan(prefix) if len(key) > len(prefix) + 1}
 
     def changes(self) -> list[Change]:
-        """The net changes of rows. A put wins over the tombstone of a record that was deleted and added again."""
+        """The net changes of rows. For a record that was deleted and added again, the new row replaces the
+        tombstone."""
         lone = self.lone
         ids = sorted(lone)
         puts = self._puts = {
@@ -200,8 +202,8 @@ class UpdateTable:
         return changes
 
     def in_base(self) -> tuple[list[int], dict[int, int], list[int]]:
-        """What the base has once it has the changes: the records with one update, the number of updates in one row of
-        those with a head, and the records with spilled updates."""
+        """What the base will hold once it has the changes: the records with one update, the number of updates in one
+        row of those with a head, and the records with spilled updates."""
         spilled = [record_id for record_id, head in self.heads.items() if head.spilled]
         return list(self.lone), {record_id: len(head.elements) for record_id, head in self.heads.items()}, spilled
 
@@ -220,7 +222,8 @@ class UpdateTable:
 
 
 class _Recent:
-    """Rows of updates that went to the base not long ago, within a bound: a read of the base costs ten times as much.
+    """A bounded memory of rows of updates that were written to the base not long ago, because a read of the base costs
+    ten times as much.
 
     There are two generations. When the younger one is full, the older one is forgotten.
     """

@@ -1,1 +1,1 @@
-"""Loads: the state of the marks, told to a loader."""
+"""Loads: a loader is told the state of a snapshot of the tables, record by record."""

@@ -1,4 +1,5 @@
-"""A load that also makes acceptance: the live ids and the locks of transactions in doubt, in the same scan."""
+"""A load that also fills the acceptance of appends: the live ids and the locks of transactions in doubt, in one
+scan."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ _CHUNK = 4096
 def load_stored(
     store: LocalStore, marks: Mapping[int, Mark], loader: Loader, limits: Limits, told: Callable[[int, int], None]
 ) -> tuple[Acceptance, LoadCounts]:
-    """`load_with_acceptance` of a store that stands at `marks`, as it is now."""
+    """Call `load_with_acceptance` with a snapshot of a store that stands at `marks`."""
     snapshot = store.snapshot()
     try:
         return load_with_acceptance(snapshot, marks, loader, limits, told)
@@ -33,9 +34,10 @@ def load_stored(
 def load_with_acceptance(
     base: Base, marks: Mapping[int, Mark], loader: Loader, limits: Limits, told: Callable[[int, int], None]
 ) -> tuple[Acceptance, LoadCounts]:
-    """Tell `loader` the state of `base`, which is that of `marks` (all shards); what may be appended to it.
+    """Tell `loader` the state of `base`, which stands at `marks` (one for each shard). Returns the acceptance, which
+    knows the live ids and locks, and the numbers that were told.
 
-    `told(done, total)` is called now and then with counts of records.
+    `told(done, total)` is called now and then with numbers of records.
     """
     acceptance = Acceptance(len(marks), limits)
     tee = _Tee(loader, acceptance, sum(mark.records for mark in marks.values()), told)
@@ -49,7 +51,7 @@ def load_with_acceptance(
 def accept_prepared(
     acceptance: Acceptance, shards: int, tx: int, operations: Iterable[Operation], parts: Sequence[LoadedPart]
 ) -> None:
-    """Take the locks of a transaction in doubt again; `acceptance` has all records."""
+    """Take the locks of a transaction in doubt again. `acceptance` must know all records already."""
     if len(parts) < parts[0].prepared_in:
         log.warning(
             "transaction %d was prepared in %d shards and is left in shard %s, as something was skipped: settle it as "
@@ -66,7 +68,8 @@ def accept_prepared(
 
 
 class _Tee:
-    """A loader that also collects the live ids, in chunks."""
+    """A loader that passes all calls on to another one, and collects the ids of live records for the acceptance, in
+    chunks."""
 
     def __init__(self, loader: Loader, acceptance: Acceptance, total: int, told: Callable[[int, int], None]) -> None:
         self.begin = loader.begin

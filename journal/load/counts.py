@@ -1,7 +1,7 @@
-"""Numbers of rows, shard by shard: what a load was told, compared with what the marks say. Pure.
+"""Numbers of rows in each shard: those that a load met are compared with those that the marks say. Pure.
 
-A copy that missed tombstones has rows too many, and one that was cut off from the table has others than it should.
-Nothing else tells: each row of it is a row that once was. So every load counts.
+A copy that missed tombstones has too many rows, and a copy that lost touch with the table has other rows than it
+should. Each of these rows looks valid by itself, so only a count shows the fault. So every load counts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from journal.wire.keys import STAGED_PREFIX, TRANSACTION_PREFIX, xa_shard_of
 
 
 class Numbers(NamedTuple):
-    """How many rows of each kind a shard has."""
+    """The number of rows of each kind in a shard."""
 
     records: int
     updates: int
@@ -27,7 +27,7 @@ class Numbers(NamedTuple):
 
     @classmethod
     def of(cls, mark: Mark) -> Numbers:
-        """Those that a mark says."""
+        """The numbers that a mark says."""
         return cls(mark.records, mark.updates, mark.staged, mark.prepared)
 
     def __str__(self) -> str:
@@ -38,7 +38,8 @@ class Numbers(NamedTuple):
 
 
 class Counts:
-    """Records and their updates, by virtual shard: a hot path counts there, and adds up later."""
+    """Numbers of records and updates by virtual shard. A load, which is a hot path, only counts by virtual shard; the
+    sums by shard are made at the end."""
 
     __slots__ = ("records", "updates")
 
@@ -47,8 +48,8 @@ class Counts:
         self.updates = [0] * VIRTUAL_SHARDS
 
     def require(self, base: Base, marks: Mapping[int, Mark]) -> None:
-        """Raises CountError unless these, and the transactions in `base`, are as many as `marks` say: of all shards, or
-        of one, if the base has no rows of others."""
+        """Raises CountError unless these numbers, and those of the transactions in `base`, are the ones that `marks`
+        say. `marks` has all shards, or one if `base` has rows of one shard only."""
         for shard, counted in self.numbers(base, marks).items():
             mark = marks[shard]
             if counted != Numbers.of(mark):
@@ -57,7 +58,7 @@ class Counts:
                 )
 
     def numbers(self, base: Base, shards: Collection[int]) -> dict[int, Numbers]:
-        """By shard: of all shards, or of one, if the base has no rows of others."""
+        """The numbers of each shard. `shards` has all shards, or one if `base` has rows of one shard only."""
         staged, prepared = _transactions(base)
         found = {}
         for shard in shards:
@@ -67,7 +68,7 @@ class Counts:
 
 
 def _transactions(base: Base) -> tuple[Counter[int], Counter[int]]:
-    """Staged operations and prepared parts, by shard."""
+    """The numbers of staged operations and of prepared parts by shard."""
     staged = Counter(xa_shard_of(key) for key, _ in base.scan(STAGED_PREFIX))
     parts = (Transaction.FromString(value) for _, value in base.scan(TRANSACTION_PREFIX))
     return staged, Counter(part.shard for part in parts if part.prepared)

@@ -1,4 +1,5 @@
-"""Ids and numbers of updates of the living records: what a standby keeps of them for its activation. Pure."""
+"""The ids of the living records and their numbers of updates, which a standby keeps so that its activation need not
+scan the copy. Pure."""
 
 from __future__ import annotations
 
@@ -12,26 +13,27 @@ from journal.wire.ids import SHARD_MASK
 
 
 class LiveRecords:
-    """Ids in a bitmap, and the number of updates of each. A few bytes a record."""
+    """The ids of living records in a bitmap, and the number of updates of each. A record takes a few bytes."""
 
     __slots__ = ("_updates", "counts", "ids")
 
     def __init__(self) -> None:
         self.ids = BitMap64()
         self.counts = Counts()
-        """Counts of all records and updates held here. `put` and `drop` keep them; whoever loads sets them."""
+        """The numbers of all records and updates held here. `put` and `drop` keep them up to date; `load` and
+        `load_updates` do not, so whoever loads sets them."""
         self._updates = UpdateCounts()
 
     def load(self, record_ids: Iterable[int]) -> None:
-        """Records not known before, whose updates `load_updates` tells."""
+        """Add records that were not known before. `load_updates` then notes their updates."""
         self.ids.update(record_ids)
 
     def load_updates(self, record_id: int, updates: int) -> None:
-        """The number of updates of a record of which none was known."""
+        """Note the number of updates of a record that has none so far."""
         self._updates.load(record_id, updates)
 
     def put(self, record_id: int, updates: int) -> None:
-        """A record as it is now."""
+        """Note that a record lives, and its present number of updates."""
         counts, place = self.counts, record_id & SHARD_MASK
         if record_id not in self.ids:
             self.ids.add(record_id)
@@ -39,7 +41,7 @@ class LiveRecords:
         counts.updates[place] += updates - self._updates.put(record_id, updates)
 
     def drop(self, record_id: int) -> None:
-        """A record is gone, if it was there."""
+        """Remove a record that was deleted, if it was known."""
         counts, place = self.counts, record_id & SHARD_MASK
         if record_id in self.ids:
             self.ids.discard(record_id)

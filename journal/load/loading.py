@@ -1,7 +1,7 @@
-"""Loading: the state of a snapshot, told to a loader record by record.
+"""Loading: a loader is told the state of a snapshot, record by record.
 
-Hot path: one scan in key order, in which a record's updates follow it; nothing is kept but the record at hand, so a
-load of any size runs in constant memory.
+Hot path: one scan in key order, in which a record's updates follow the record. Only one record is held at a time, so a
+load of any size needs the same memory.
 """
 
 from __future__ import annotations
@@ -31,16 +31,18 @@ class LoadedUpdate(NamedTuple):
     position: tuple[int, int, int]
 
 
-_new = tuple.__new__  # half of what a NamedTuple's own costs
+_new = tuple.__new__  # it costs half the time of the NamedTuple's own constructor
 
 _NO_KEY = b"\xff"
-"""Begins no key."""
+"""A prefix that no key has."""
 
 
 class LoadedPart(NamedTuple):
-    """How many operations of a prepared transaction a shard holds, and in how many shards it was prepared.
+    """One shard's part of a prepared transaction: how many operations it holds, and in how many shards the transaction
+    was prepared.
 
-    There are fewer parts than that where an operator had a PREPARE, COMMIT or ROLLBACK of a shard skipped.
+    A transaction has fewer parts than `prepared_in` if an operator has skipped a PREPARE, COMMIT or ROLLBACK in a
+    shard.
     """
 
     shard: int
@@ -50,7 +52,7 @@ class LoadedPart(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LoadCounts:
-    """What a load told."""
+    """The numbers of what a load has told its loader."""
 
     records: int
     updates: int
@@ -59,44 +61,46 @@ class LoadCounts:
 
 
 class Loader(Protocol):
-    """What rebuilds a broker's state. An exception from any method aborts the load, and an activation before READY."""
+    """A loader rebuilds a broker's state from what it is told. An exception from any method aborts the load, and also
+    an activation, before READY."""
 
     def begin(self, marks: Mapping[int, Mark]) -> None:
-        """First: the marks of all shards that the state is of."""
+        """Called first, with the marks of all shards, at which the state stands."""
 
     def record(
         self, record_id: int, kind: int, data: bytes, updates: Sequence[LoadedUpdate], position: tuple[int, int, int]
     ) -> None:
-        """A record, in order of ids, with its updates in order of their last write."""
+        """Called for each record, in order of ids, with its updates in order of their last write."""
 
     def prepared(self, tx: int, data: bytes, operations: Sequence[Operation]) -> None:
-        """A transaction in doubt, in order of tx, with its operations in order within each shard."""
+        """Called for each transaction in doubt, in order of tx, with its operations in order within each shard."""
 
     def complete(self, counts: LoadCounts) -> None:
-        """Last: everything was told."""
+        """Called last, when everything was told."""
 
 
 @runtime_checkable
 class FollowingLoader(Loader, Protocol):
-    """A loader that a standby keeps warm.
+    """A loader that a standby keeps up to date, so that its activation only tells it the last changes.
 
-    `begin` and `record` tell the first state that can be read, then `changed` and `deleted` what becomes of it, once
-    for a record however often it changed meanwhile. `prepared` and `complete` come when the node activates, with the
-    state as it then is; after `complete` the loader is told nothing more. A loader whose copy was lost, or whose
-    activation failed, is dropped without another word, and a new one begins.
+    `begin` and `record` tell the first state that can be read; `changed` and `deleted` then tell the changes, once for
+    each changed record, even if it changed several times meanwhile. `prepared` and `complete` are called when the node
+    activates, with the state of that moment; after `complete` nothing more is called. If the copy is lost or the
+    activation fails, the loader is dropped without a further call, and a new one begins.
     """
 
     def changed(
         self, record_id: int, kind: int, data: bytes, updates: Sequence[LoadedUpdate], position: tuple[int, int, int]
     ) -> None:
-        """A record that is new or not as it was: the whole of it, as it is now. In no order; may say nothing new."""
+        """Called for a record that is new or has changed, with its whole present state. The order of records is
+        arbitrary, and the state may be the one told before."""
 
     def deleted(self, record_id: int) -> None:
-        """A record is gone. One that was never told may be among them."""
+        """Called for a record that was deleted. It may be a record that the loader was never told."""
 
 
 class NullLoader:
-    """Keeps nothing: for those who only append."""
+    """A loader that keeps nothing, for programs that only append."""
 
     def begin(self, marks: Mapping[int, Mark]) -> None: ...
 
@@ -110,7 +114,8 @@ class NullLoader:
 
 
 def load(base: Base, marks: Mapping[int, Mark], loader: Loader) -> LoadCounts:
-    """Tell the state of `base`, which is that of `marks`, to `loader`. Raises CountError if it is another one."""
+    """Tell `loader` the state of `base`, which stands at `marks`. Raises CountError if `base` has other numbers of rows
+    than the marks say."""
     loader.begin(marks)
     told = load_records(base, loader)
     told.require(base, marks)
@@ -125,17 +130,19 @@ def load(base: Base, marks: Mapping[int, Mark], loader: Loader) -> LoadCounts:
 
 
 def require_counted(base: Base, marks: Mapping[int, Mark]) -> None:
-    """Raises CountError if `base` has other rows than `marks` say, RowError if they do not fit together."""
+    """Raises CountError if `base` has other numbers of rows than `marks` say, and RowError if an update has no
+    record."""
     load_records(base, NullLoader()).require(base, marks)
 
 
 def counted(base: Base, shard: int) -> Numbers:
-    """The numbers of a shard's rows, of which alone `base` has any. Raises RowError if they do not fit together."""
+    """The numbers of rows of a shard, in a base that has rows of this shard only. Raises RowError if an update has no
+    record."""
     return load_records(base, NullLoader()).numbers(base, (shard,))[shard]
 
 
 def load_records(base: Base, loader: Loader) -> Counts:
-    """Tell all records; how many, and of how many updates."""
+    """Tell `loader` all records of `base`; returns the numbers of records and of updates."""
     tell, parse, parse_update, row_of_record = loader.record, plain_record, only_update, RECORD_KEY_BYTES
     counts = Counts()
     records, update_counts, mask = counts.records, counts.updates, SHARD_MASK
@@ -169,7 +176,7 @@ def load_records(base: Base, loader: Loader) -> Counts:
 
 
 def _in_order(updates: list[LoadedUpdate]) -> int:
-    """Sort a record's updates by their last write; how many there are."""
+    """Sort a record's updates by their last write; returns their number."""
     if len(updates) > 1:
         updates.sort(key=_position_of)
     return len(updates)
@@ -178,7 +185,8 @@ def _in_order(updates: list[LoadedUpdate]) -> int:
 def one_record(
     row: bytes, update_rows: Iterable[tuple[bytes, bytes]]
 ) -> tuple[int, int, bytes, Sequence[LoadedUpdate], tuple[int, int, int]]:
-    """What `Loader.record` is told of a record, from its row and those of its updates (key and value, in any order)."""
+    """The arguments of `Loader.record` for one record, made from its row and the rows of its updates (key and value, in
+    any order)."""
     record_id, kind, data, position = plain_record(row) or _record(row)
     updates: list[LoadedUpdate] = []
     for key, value in update_rows:
@@ -231,10 +239,10 @@ def _position(at: Position) -> tuple[int, int, int]:
 
 
 def prepared_transactions(base: Base) -> Iterator[tuple[int, bytes, list[Operation], list[LoadedPart]]]:
-    """Prepared transactions in order of tx: data, operations by shard, and their parts.
+    """The prepared transactions in order of tx: data, operations by shard, and parts.
 
-    Raises RowError for one of which a shard's part is missing, unless something was skipped: then what is left is in
-    doubt, and whoever settles it settles that.
+    Raises RowError if a shard's part of one is missing, unless an operator has skipped WAL records: then the parts that
+    are left stay in doubt, and an outcome settles only these.
     """
     parts: list[Transaction] = []
     for _, value in base.scan(TRANSACTION_PREFIX):

@@ -1,1 +1,1 @@
-"""The local copy of a journal's tables: kept, followed and opened."""
+"""The local copy of a journal's tables: how it is opened, follows the table topic, and is mended."""

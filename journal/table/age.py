@@ -1,7 +1,7 @@
-"""Where a copy of a table partition stands, and how old what lies behind it may be: by the brokers' clock.
+"""Where a copy of a table partition stands, and how old the rows behind that place may be, by the brokers' clock.
 
-Whoever has a copy asks here: the replica, and each `on_change` agent's session. The cleaner leaves alone what was
-written within min.compaction.lag, and drops tombstones once they are older than delete.retention.
+The replica and each `on_change` agent's session use it. The age matters because the log cleaner compacts no rows
+younger than min.compaction.lag, and drops tombstones that are older than delete.retention.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ NO_EPOCH = -1
 _PLACE = struct.Struct(">qqi")
 
 Clocks = tuple[float, float]
-"""What both clocks of this machine said: seconds of the monotonic one, ms of the wall clock."""
+"""A reading of both clocks of this machine: seconds of the monotonic clock, and milliseconds of the wall clock."""
 
 
 class CutOffError(Exception):
-    """The log does not go on where a copy stands: what it holds is nobody's state."""
+    """The log does not continue the state that a copy holds, so the copy may hold a state that never was."""
 
 
 class CopyPlace(NamedTuple):
-    """Where a copy of a shard stands: behind its mark's row, which was appended by the broker's clock at `stood_ms` (0:
-    there is no mark yet), by a leader of that epoch."""
+    """The place behind the mark's row at which a copy of a shard stands. `stood_ms` is the time of that row by the
+    broker's clock, 0 if the copy has no mark yet; `leader_epoch` is that of the leader that appended the row."""
 
     position: int
     stood_ms: int
@@ -45,8 +45,8 @@ def stored_place(store: LocalStore, shard: int) -> CopyPlace | None:
 
 
 def note_checkpoint(shard: int, position: int, stood_ms: int, leader_epoch: int = NO_EPOCH) -> dict[bytes, bytes]:
-    """Named values of a copy that stands behind the mark before `position`, which was appended by the broker's clock at
-    `stood_ms` or later, by a leader of that epoch."""
+    """The named values that keep a copy's place behind the mark before `position`. The mark was appended at `stood_ms`
+    of the broker's clock or later, by a leader of that epoch."""
     return {_name(shard): _PLACE.pack(position, stood_ms, leader_epoch)}
 
 
@@ -55,55 +55,59 @@ def _name(shard: int) -> bytes:
 
 
 class Opening(NamedTuple):
-    """Rows below `end`, as far as they are from before `old_ms`, were old when the copy was opened: if this machine's
-    wall clock is right."""
+    """What was known when a copy was opened: the `end` of its log, and the time `old_ms` by this machine's wall clock.
+    Rows before `end` that were appended before `old_ms` may have been compacted by then."""
 
     end: int
     old_ms: float
 
     def may_be_old(self, offset: int, timestamp_ms: int, old_ms: float) -> bool:
-        """Whether rows may have been compacted that were appended then; `old_ms` is by the brokers' clock."""
+        """Whether a row that was appended at `timestamp_ms` may have been compacted. `old_ms` is the limit by the
+        brokers' clock."""
         return timestamp_ms <= old_ms or (offset < self.end and timestamp_ms <= self.old_ms)
 
 
 class TableAge:
-    """What a table's settings and clocks say of its rows."""
+    """The age of a table's rows, judged by the topic's settings and the clocks."""
 
     def __init__(self, clock: Clock, wall_ms: Clock, *, delete_retention_ms: int, min_compaction_lag_ms: int) -> None:
-        """`wall_ms` is ms since 1970."""
+        """`wall_ms` gives milliseconds since 1970."""
         self._clock = clock
         self._wall_ms = wall_ms
         self._broker_time = BrokerTime(clock)
         self._retention_ms = delete_retention_ms - delete_retention_ms // 10
         self._lag_ms = min_compaction_lag_ms - min_compaction_lag_ms // 10
         self._young_ms = min_compaction_lag_ms / 2
-        """Half, as brokers' clocks may differ."""
+        """The age that a row certainly has not been compacted at: half of the compaction lag, because brokers' clocks
+        may differ."""
         self.see = self._broker_time.see
         self.now_ms = self._broker_time.now_ms
 
     def old_ms(self) -> float:
-        """Rows of before may have been compacted, by the brokers' clock."""
+        """The time, by the brokers' clock, before which appended rows may have been compacted."""
         return self.now_ms() - self._young_ms
 
     def opening(self, end: int) -> Opening:
-        """A copy is opened now, and the log ends there."""
+        """The `Opening` of a copy that is opened now, whose log ends at `end`."""
         return Opening(end, self._wall_ms() - self._young_ms)
 
     def may_lack_tombstones(self, stood_ms: float) -> bool:
-        """Whether a copy that stood at the end then, by the brokers' clock, may miss tombstones that are gone."""
+        """Whether a copy that stood at the end of the log at `stood_ms`, by the brokers' clock, may have missed
+        tombstones that the cleaner has dropped since."""
         return self.now_ms() - stood_ms > self._retention_ms
 
     def clocks(self) -> Clocks:
         return self._clock(), self._wall_ms()
 
     def is_long_since(self, then: Clocks) -> bool:
-        """Whether rows of before the newest mark of then may be missing by now."""
+        """Whether rows older than the newest mark at that time may have been compacted by now."""
         return self._ms_since(then) > self._lag_ms
 
     def is_too_long_since(self, then: Clocks) -> bool:
-        """Whether tombstones of after then may be gone by now."""
+        """Whether tombstones written after that time may have been dropped by now."""
         return self._ms_since(then) > self._retention_ms
 
     def _ms_since(self, then: Clocks) -> float:
-        """The larger of two answers: one clock stands still while a machine is suspended, the other may be set back."""
+        """Milliseconds since then, by the clock that shows more: the monotonic clock may stand still while a machine is
+        suspended, and the wall clock may be set back."""
         return max((self._clock() - then[0]) * 1000, self._wall_ms() - then[1])

@@ -1,7 +1,8 @@
-"""LocalTables: an open copy of a journal's tables: its directory, the store in it, and the replica that follows it.
+"""LocalTables, an open copy of a journal's tables: its directory, the store in it, and the replica that follows the
+topic.
 
-It is only a copy: a directory that cannot be opened or read, damaged by a power cut say, is built anew. So is one whose
-topics were made anew meanwhile.
+The copy can always be built again from the topic. So a directory that cannot be opened or read (after a power cut, say)
+is built anew, and so is a copy of topics that were deleted and created again.
 """
 
 from __future__ import annotations
@@ -30,18 +31,20 @@ _COMPARED_COUNTS_S = 30.0
 
 
 class Condition(Enum):
-    """What has to be done before a copy is followed on."""
+    """What has to be done before a copy can follow the table again."""
 
     SOUND = "sound"
-    STALE = "stale"  # rows that were read may be in no copy: read again from where it stands
-    DAMAGED = "damaged"  # its files cannot be read: built anew
+    STALE = "stale"  # rows that were read may be missing in the copy: read them again from the place where it stands
+    DAMAGED = "damaged"  # the files of the copy cannot be read: build it anew
 
 
 class LocalTables:
-    """Used by one thread at a time, but for `mark`, `suspect` and reads of the store."""
+    """An open copy of a journal's tables. One thread at a time uses it; only `mark`, `suspect` and reads of the store
+    may be called by others."""
 
     def __init__(self, kafka: Kafka, settings: JournalSettings, place: Path | Slot) -> None:
-        """`place` is the copy's directory, to be held as long as it is open, or one that is held by whoever opens it.
+        """`place` is the copy's directory, which this object locks until it is closed, or a slot that the caller has
+        locked.
 
         Raises TopicError, KafkaUnavailableError, and LocalStorageError if another process has the directory.
         """
@@ -51,7 +54,7 @@ class LocalTables:
         self._listener: CopyListener | None = None
         self.condition = Condition.SOUND
         self.compared_at = Moment.now()
-        """Since when no look has told whether the table is the same."""
+        """When the table was last compared with the topic that this copy was made from."""
         self.rows = self._open_journal()
         with ExitStack() as undoing:
             if isinstance(place, Slot):
@@ -79,20 +82,21 @@ class LocalTables:
 
     @property
     def identity(self) -> Identity:
-        """The journal that this is a copy of."""
+        """The identity of the journal that this copy belongs to."""
         return self.rows.require_identity(self._settings.journal)
 
     def listen(self, listener: CopyListener | None) -> None:
-        """Tell `listener` what becomes of the copy from now on, whatever replica follows it."""
+        """Tell `listener` of each change of the copy from now on, also after the replica was replaced."""
         self._listener = listener
         self.replica.listen(listener)
 
     def mark(self, shard: int) -> Mark:
-        """The mark that a shard's copy stands at."""
+        """The mark at which the copy of a shard stands."""
         return self.replica.mark(shard)
 
     def suspect(self, error: BaseException) -> None:
-        """Note an error that its user met: what it means for the copy is mended before it is used again."""
+        """Note an error that a user of the copy met. `mend` repairs what the error means for the copy before it is used
+        again."""
         if isinstance(error, LocalDamageError):
             if self.condition is not Condition.DAMAGED:
                 log.warning("the local copy is damaged, and built anew: %s", error)
@@ -102,27 +106,27 @@ class LocalTables:
 
     @property
     def is_compared_long_ago(self) -> bool:
-        """Whether another look is due before the copy is used for an activation."""
+        """Whether the table must be compared again before the copy is used for an activation."""
         return self.compared_at.age_s >= _COMPARED_COUNTS_S
 
     def look(self) -> None:
-        """See whether the directory is still there; `mend` then makes it anew."""
+        """Check whether the directory still exists. If it does not, `mend` makes it anew."""
         if self.condition is not Condition.DAMAGED and self._slot.is_lost:
             self.suspect(LocalDamageError(f"somebody has deleted {self._slot.path} or its lock"))
 
     def compare(self, timeout_s: float) -> None:
-        """Look whether the table is still the topic that this is a copy of; `mend` then does what follows from that.
+        """Check whether the table is still the topic that this copy was made from. If it is not, `mend` builds the copy
+        anew.
 
-        A topic that was made anew may hold the offset that a copy of the former one goes on from: its reader meets no
-        error. Raises OperatingError if that cannot be known now.
+        The reader itself meets no error when a topic was deleted and created again, because the new topic may have the
+        offset at which the copy stands. Raises OperatingError if the brokers do not answer.
         """
         if not self._is_same(timeout_s):
             self.suspect(TopicError(f"the table of {self._settings.journal} was made anew"))
 
     def require_same(self) -> None:
-        """Raises TopicError if the table is not the topic that this is a copy of, OperatingError if that cannot be
-        known now. May be called in another thread than its owner's, who waits for it.
-        """
+        """Raises TopicError if the table is not the topic that this copy was made from, and OperatingError if the
+        brokers do not answer. Another thread may call it while the owner's thread waits for the result."""
         if not self._is_same(self._timeout_s):
             raise TopicError(
                 f"the table of {self._settings.journal} was made anew behind the local copy, which is built anew now: "
@@ -136,8 +140,8 @@ class LocalTables:
         return identity == self.replica.identity
 
     def mend(self) -> None:
-        """Make the copy one that can be followed on. Raises what opening it raises, and LocalStorageError if another
-        process has taken its directory, which was deleted."""
+        """Repair the copy so that it can follow the table again. Raises what opening it raises, and LocalStorageError
+        if its directory was deleted and another process has taken the new one."""
         if self.condition is Condition.SOUND:
             return
         if self.condition is Condition.DAMAGED:

@@ -1,4 +1,4 @@
-"""How a process reaches its Kafka and keeps its copy of the tables: what every command and the library do alike."""
+"""How a process opens its Kafka connection and its copy of the tables, alike for every command and the library."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 START_ATTEMPTS = 4
-"""How often a service that starts asks Kafka, each time for `request_timeout_ms`: a minute in all. Machines start
-together, and where the controller died another has to be elected, and to count the dead one out, before all answer."""
+"""How many times a starting service asks Kafka, each time for `request_timeout_ms`: a minute in all. If all machines
+start together, or the controller has died, Kafka needs that long to elect a controller and to answer."""
 
 
 def identity_of_copy(cluster: Cluster, settings: JournalSettings, identity: Identity, timeout_s: float) -> bytes:
-    """What a copy made now is a copy of. Raises TopicError if the table is not there."""
+    """The identity bytes of a copy that is made now. Raises TopicError if the table does not exist."""
     topic = table_topic(settings.journal)
     table = cluster.describe([topic], timeout_s).get(topic)
     if table is None:
@@ -36,7 +36,7 @@ def identity_of_copy(cluster: Cluster, settings: JournalSettings, identity: Iden
 
 
 def open_replica(kafka: Kafka, settings: JournalSettings, identity: Identity, store: LocalStore) -> Replica:
-    """A replica of all shards in `store`, seeking to where the copy stands."""
+    """A replica of all shards in `store`, which reads on from the place where the copy stands."""
     timeout_s = settings.request_timeout_ms / 1000
     with closing(kafka.cluster()) as cluster:
         copied = identity_of_copy(cluster, settings, identity, timeout_s)
@@ -57,8 +57,8 @@ def open_replica(kafka: Kafka, settings: JournalSettings, identity: Identity, st
 
 
 def patiently(start: Callable[[], T], *, given_up: Callable[[], bool] = lambda: False) -> T:
-    """What `start` gives, which is called again while Kafka does not answer, and nobody has given it up. Raises what it
-    raises."""
+    """The result of `start`, which is called again while Kafka does not answer, until `given_up()` is true. Raises what
+    the last call raises."""
     for _ in range(START_ATTEMPTS - 1):
         try:
             return start()

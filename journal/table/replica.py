@@ -1,27 +1,29 @@
-"""The replica: a local copy of table partitions, following the table topic.
+"""The replica: a local copy of table partitions, which follows the table topic.
 
-A copy made from nothing is *building*: rows go straight to the store, which is no state yet and unreadable. A shard is
-readable from its partition's newest mark, as captured when reading began, or a later one: in a compacted topic the rows
-behind older marks describe no state, as keys that were written again later are missing. From then on its rows are held
-back until their mark, and written with it and the position in one batch, so that what can be read is always the state
-of a mark. A shard that was built and can be read before others that are being built goes on like that, but is no more
-durable than they are: their positions are noted together, behind one flush, once every shard can be read.
+A new copy of a shard is *building*: rows go straight to the store, where nobody may read them yet. The shard becomes
+readable at the mark that was its partition's newest when reading began, or at a later mark. Older marks in a compacted
+topic describe no state, because rows of keys that were written again later are missing. From then on, the shard's rows
+are held back until their mark arrives, and are written with the mark and the position in one batch. So a reader always
+sees the state of a mark. A shard that becomes readable while others are still building already works like that, but it
+is no more durable than the others: all positions are stored together, after one flush, once every shard is readable.
 
-The cleaner leaves alone what was written within min.compaction.lag. So a mark that was younger when it was read has its
-state behind it, and so has the newest one of any moment within that time. A readable shard that meets older rows (it
-was away, or slow, or its process was stopped) is building again: on top of what it has, up to the newest mark.
+The cleaner compacts no rows younger than min.compaction.lag. So the state of a mark is complete if the mark was younger
+than that when it was read; so is the state of the mark that was the newest at any moment within that time. A readable
+shard may meet older rows, after its process was away, slow or stopped. It then goes back to building, on top of its
+present rows, up to the newest mark.
 
-A copy that exists is used again if it is of the same topic and journal, its position is inside the log, and it stood at
-the end more recently than tombstones are kept, by the brokers' clock. Otherwise it is dropped: it could hold records
-that were deleted. The position is that of the last state, and it is kept with the leader epoch of its mark's record, so
-that the brokers tell whether the log was truncated before it (KIP-320). It first looks for the mark of that state, and
-each mark that it takes must name the one before it: otherwise Kafka has lost what it had acknowledged (all that had it
-lost power, say), and the copy is dropped too, for it would go on from a state that is nobody's.
+An existing copy is used again if it belongs to the same topic and journal, its position is inside the log, and it stood
+at the end of the log not longer ago than tombstones are kept, by the brokers' clock. Otherwise it is dropped, because
+it could hold records that were deleted. The position is kept with the leader epoch of its mark's record, so that the
+brokers can tell whether the log was truncated before it (KIP-320). The copy first reads the mark at which it stands
+again, and each further mark must name the one before it. If one does not, Kafka has lost acknowledged rows (all brokers
+lost power at once, say). The copy is then dropped too, because its next state would be one that never was.
 
-Marks of long ago may have been compacted away. A copy that was built on top of an older state is *doubted*: before it
-becomes readable its rows are counted, and it is built from nothing if they are not as many as its marks say. A worker's
-copy is doubted when it was built from nothing, too: the cleaner may have taken rows away for tombstones that Kafka then
-lost, and a fold on top of such a table would go on as if it were whole. (What a node loads is counted by the load.)
+Old marks may have been compacted away. So a copy that was built on top of an older state is *doubted*: before it
+becomes readable its rows are counted, and if the numbers are not those of its marks it is built from nothing. A
+worker's copy is also doubted when it was built from nothing: the cleaner may have removed rows because of tombstones
+that Kafka has lost since, and the worker would fold on top of a table that lacks rows. (A node's load counts the rows
+itself.)
 """
 
 from __future__ import annotations
@@ -63,13 +65,13 @@ _IDENTITY = b"identity"
 _BUILDING = b"building"
 _RECORD_TAG_BYTE = RECORD_TAG[0]
 _RECORD_ROW_BYTES = (RECORD_KEY_BYTES, RECORD_KEY_BYTES + 1)
-"""Bytes of the keys of most rows: records, and the first of their updates."""
+"""The lengths of the keys of most rows: of records, and of their first row of updates."""
 _YES = b"\x01"
 _NO = b"\x00"
 
 
 class CopyState(Enum):
-    """What a copy of one shard is good for."""
+    """Whether a copy of one shard can be read."""
 
     BUILDING = "building"
     READABLE = "readable"
@@ -78,31 +80,32 @@ class CopyState(Enum):
 @dataclass(slots=True)
 class _Shard:
     place: CopyPlace
-    """Behind the last state."""
+    """The place of the last complete state."""
     end: int
     end_captured: Clocks
     since: Opening
     state: CopyState
     mark: Mark
     name: int
-    """What the next mark calls it."""
+    """The name of the shard's mark, which the next mark must give as its predecessor."""
     held: list[Change] = field(default_factory=list)
     proved: bool = True
-    """Its mark was found in the table, or a newer one: it does not hold what the table has lost."""
+    """Whether the copy's mark, or a newer one, was found in the table. Only then is it certain that the copy holds
+    nothing that the table has lost."""
     at_mark: bool = True
     found: CopyPlace | None = None
-    """Behind the last mark read, while it is building."""
+    """The place behind the last mark read while the shard is building."""
 
 
 class CopyListener(Protocol):
-    """Told what becomes of the state that can be read. Called in the middle of a poll: it takes notes, and raises
-    nothing."""
+    """A listener is told of changes of the readable state. The calls come in the middle of a poll, so it must only take
+    notes, and raise nothing."""
 
     def checkpointed(self, changes: Sequence[Change]) -> None:
-        """The store has rows of one shard up to its next mark; that shard could be read before, and can be now."""
+        """The store now has the rows of one shard up to its next mark. The shard was readable before and still is."""
 
     def lost(self) -> None:
-        """The store may have changed otherwise: what was known of it is worth nothing."""
+        """The store may have changed in other ways: the listener must forget all that it knows of the state."""
 
 
 class Replica:
@@ -125,7 +128,8 @@ class Replica:
     ) -> None:
         """`identity` is bytes that differ for another cluster, topic or journal; `wall_ms` is ms since 1970.
 
-        With `counts_rows` the rows of a copy that was built from nothing are counted, for owners that load none.
+        With `counts_rows` the rows of a copy that was built from nothing are counted. An owner that makes no load,
+        which would count them, asks for it.
         """
         self.identity = identity
         self._topic = topic
@@ -135,13 +139,14 @@ class Replica:
             clock, wall_ms, delete_retention_ms=delete_retention_ms, min_compaction_lag_ms=min_compaction_lag_ms
         )
         self._old_ms = 0.0
-        """Rows of before may have been compacted when the last poll read them."""
+        """Rows that were appended before this time may have been compacted when the last poll read them."""
         self._whole = self._age.clocks()
-        """When the copy last lacked nothing: tombstones of later have to be read before they are gone."""
+        """When the copy last stood at the end of the log. Tombstones written later have to be read before the cleaner
+        drops them."""
         self._doubted = False
-        """Its rows have to be counted before they are a state."""
+        """Whether the rows have to be counted before the copy becomes readable."""
         self._is_fresh = False
-        """Whether the copy was built from the topic and no load has yet found as many rows as the marks say."""
+        """Whether the copy was just built from the topic, and no load has yet confirmed the marks' numbers of rows."""
         self._counts_rows = counts_rows
         self._held_bytes_max = held_bytes_max
         self._held_bytes = 0
@@ -151,11 +156,12 @@ class Replica:
         self._numbers = tuple(shards)
         self._shards: dict[int, _Shard] = {}
         self._unnoted: dict[int, dict[bytes, bytes]] = {}
-        """Shards that can be read again, and what is to be noted of them once all can: so one flush serves all."""
+        """The places of shards that are readable again. They are stored together once all shards are readable, so that
+        one flush is enough."""
         self._listener: CopyListener | None = None
 
     def listen(self, listener: CopyListener | None) -> None:
-        """Tell `listener`, and no other, from now on."""
+        """Tell `listener` instead of the one before from now on; None tells nobody."""
         self._listener = listener
 
     def _lose(self) -> None:
@@ -165,9 +171,10 @@ class Replica:
     # ---- opening ---------------------------------------------------------------------------------------------------
 
     def open(self, timeout_s: float) -> None:
-        """Decide whether the copy can be used, and seek to where it stands.
+        """Decide whether the copy can be used, and seek to the place where it stands.
 
-        May be called again after an error: what was held back is dropped, and read again from where the copy stands.
+        It may be called again after an error: rows held back are dropped, and read again from the place of the last
+        state.
         """
         self._timeout_s = timeout_s
         self._open()
@@ -201,7 +208,8 @@ class Replica:
         self._note_ends()
 
     def _seek(self) -> None:
-        """To where the copy stands: its mark is right before, unless the cleaner has dropped it for a newer one."""
+        """Seek to the place where the copy stands, or to its mark right before, which is read again as a proof that the
+        table still has it."""
         copies = self._shards.items()
         self._reader.seek(
             {shard: copy.place.position - (not copy.proved) for shard, copy in copies},
@@ -209,7 +217,8 @@ class Replica:
         )
 
     def _capture_ends(self, shards: Collection[int]) -> None:
-        """The offsets behind the newest marks. What lies behind one (a foreign row, say) belongs to no state yet."""
+        """Capture the offsets behind the newest marks as ends. A row behind the newest mark (a foreign row, say)
+        belongs to no state yet."""
         now = self._age.clocks()
         for shard, found in self._newest_marks(shards).items():
             copy = self._shards[shard]
@@ -224,8 +233,8 @@ class Replica:
         return newest
 
     def _behind(self, places: Mapping[int, CopyPlace | None], ends: Mapping[int, tuple[int, int]]) -> list[int]:
-        """The shards of which the log may have something that the copy lacks. One offset is a transaction marker: no
-        row, no tombstone."""
+        """The shards whose log may have rows that the copy lacks. A difference of one offset is a transaction marker,
+        which is neither a row nor a tombstone."""
         known = ((shard, place) for shard, place in places.items() if place is not None)
         return [shard for shard, place in known if ends[shard][1] - place.position > 1]
 
@@ -247,8 +256,8 @@ class Replica:
     # ---- counting --------------------------------------------------------------------------------------------------
 
     def _require_counted(self) -> None:
-        """Raises CutOffError for a copy that has other rows than its marks say, and CountError (or RowError, for rows
-        that do not fit together) if it was just built from the topic: it is the table then."""
+        """Raises CutOffError if the copy has other numbers of rows than its marks say. If the copy was just built from
+        the topic, the table itself is at fault: then it raises CountError, or RowError for updates without a record."""
         try:
             with self.counting():
                 require_counted(self._store, self.marks())
@@ -257,20 +266,21 @@ class Replica:
 
     @contextmanager
     def counting(self) -> Iterator[None]:
-        """Around what compares the copy's rows with its marks. Another number is damage of the copy, unless it was just
-        built from the topic: then it is the topic's, and raised as it is."""
+        """A context for code that compares the copy's rows with its marks. A difference means that the copy is damaged,
+        and LocalDamageError is raised. If the copy was just built from the topic, the topic itself is at fault, and the
+        error is raised as it is."""
         try:
             yield
         except (CountError, RowError) as error:
             if self._is_fresh and isinstance(error, RowError):
-                raise  # a loader raises such errors too, of what its records say
+                raise  # a loader too raises such errors, about the content of its records
             if self._is_fresh:
                 name = self._topic.removesuffix(table_topic(""))
                 what = f"{error}: {self._topic} itself is so. `kafka-journal verify -j {name}` names where"
                 raise CountError(
                     f"{what}, and `kafka-journal repair table SHARD -j {name}` mends numbers of rows"
                 ) from error
-            self._store.write((), {_IDENTITY: b""})  # whoever opens it next drops it
+            self._store.write((), {_IDENTITY: b""})  # without an identity, the copy is dropped when it is opened next
             what = f"the local copy is not what its marks say, and is built anew when it is used again: {error}"
             raise LocalDamageError(what) from error
         self._is_fresh = False
@@ -278,16 +288,18 @@ class Replica:
     # ---- following -------------------------------------------------------------------------------------------------
 
     def poll(self, timeout_s: float) -> int:
-        """Take in what has arrived, waiting for the first row at most `timeout_s`. How many rows that were."""
+        """Take in the rows that have arrived; returns their number. It waits at most `timeout_s` for the first row."""
         began = self._age.clocks()
         if self._age.is_too_long_since(self._whole):
-            self.open(self._timeout_s)  # whoever was not asked, or stopped, for so long may have to be dropped
+            # the process was stopped or made no poll for so long that tombstones may be missed: check whether the copy
+            # must be dropped
+            self.open(self._timeout_s)
         try:
             taken = self._take_in(timeout_s)
         except (GapError, CutOffError) as error:
             log.warning("%s does not go on where its local copy stands, which is built anew: %s", self._topic, error)
             self._open(anew=True)
-            self._doubted = True  # what the table has lost may be more than that
+            self._doubted = True  # the table may have lost more than what was noticed
             return 0
         if self._is_at_end():
             self._whole = began
@@ -310,8 +322,8 @@ class Replica:
         return sum(len(run.offsets) for run in runs)
 
     def _take_run(self, run: RecordRun, direct: list[Iterable[Change]]) -> None:
-        """Hot path: what lies between the marks of a shard that is building goes to `direct` as it is; zipped, as that
-        makes no tuple for a row that the store takes one by one."""
+        """Hot path. Rows between the marks of a shard that is building go to `direct` unchanged, as zipped keys and
+        values, because the store takes them one by one and needs no tuple for each."""
         copy = self._shards[run.partition]
         first = 0
         if copy.state is CopyState.BUILDING and run.offsets[0] >= copy.place.position:
@@ -365,9 +377,9 @@ class Replica:
                 raise self._row_error(record, f"more than {self._held_bytes_max} bytes of rows without a mark")
 
     def _take_old(self, copy: _Shard, record: LogRecord, direct: list[Iterable[Change]]) -> None:
-        """Build on from the last state, if there is a mark to build up to.
+        """Go back to building on top of the last state, if there is a mark to build up to.
 
-        None is there for rows that nobody had written when the end was captured, not long ago, and for the newest.
+        There is none for the newest row, nor for rows that were appended after the end was captured a short while ago.
         """
         if record.offset + 1 >= copy.end and not self._age.is_long_since(copy.end_captured):
             return
@@ -394,7 +406,8 @@ class Replica:
         copy.proved = True
 
     def _require_chained(self, copy: _Shard, mark: Mark, record: LogRecord, direct: list[Iterable[Change]]) -> None:
-        """A mark that does not name the copy's is not of its history, unless marks in between were compacted away."""
+        """Require that the mark names the copy's mark as its predecessor. If it does not, either marks between them
+        were compacted away, and the copy builds on, or the table has lost rows, and CutOffError is raised."""
         if mark.previous == copy.name and copy.proved:
             return
         if mark.offset < copy.mark.offset or not copy.since.may_be_old(
@@ -416,7 +429,7 @@ class Replica:
             else:
                 self._store.write(copy.held, named)
         except BaseException:
-            self._lose()  # whether it was written is not known
+            self._lose()  # the write may or may not have happened
             raise
         if self._listener is not None:
             self._listener.checkpointed(list(copy.held))
@@ -428,9 +441,9 @@ class Replica:
         copy.held.clear()
 
     def _note_ends(self, at: Mapping[int, int] | None = None) -> None:
-        """Make building shards readable that stand at a mark at or beyond their captured end.
+        """Make those building shards readable that stand at a mark at or beyond their captured end.
 
-        `at` has their positions in the middle of a batch; between batches they are the reader's.
+        `at` gives their positions in the middle of a batch; without it they are the reader's positions.
         """
         for shard in self._shards if at is None else at:
             copy = self._shards[shard]
@@ -450,7 +463,7 @@ class Replica:
             if self._doubted:
                 self._require_counted()
                 self._doubted = False
-            self._store.flush()  # a position is never there without its rows
+            self._store.flush()  # the rows must be on disk before the position is
             named = {name: value for noted in self._unnoted.values() for name, value in noted.items()}
             self._store.write((), named | {_BUILDING: _NO})
             self._unnoted.clear()
@@ -459,11 +472,11 @@ class Replica:
 
     @property
     def readable(self) -> bool:
-        """Whether every shard is the state of its mark."""
+        """Whether every shard can be read, so that the copy holds the state of its marks."""
         return all(copy.state is CopyState.READABLE for copy in self._shards.values())
 
     def mark(self, shard: int) -> Mark:
-        """The newest mark of a shard that this copy stands at; an empty one (offset -1) before the first."""
+        """The mark at which this copy of a shard stands; before the first one, an empty mark with offset -1."""
         copy = self._shards[shard]
         return copy.mark if copy.state is CopyState.READABLE else _no_mark(shard)
 
@@ -471,19 +484,20 @@ class Replica:
         return {shard: self.mark(shard) for shard in self._shards}
 
     def lag(self, shard: int) -> int:
-        """Offsets between what this copy holds and the end last captured; 0 or less: caught up with that."""
+        """Offsets from the place of this copy to the end that was last captured; 0 or less means that it has reached
+        that end."""
         return self._shards[shard].end - self._reader.position(shard)
 
     def ends(self, timeout_s: float) -> dict[int, int]:
-        """Where the table ends now, by shard; asks the brokers."""
+        """The present end of the table's log by shard, asked from the brokers."""
         return self._reader.ends(self._numbers, timeout_s)
 
     def behind(self, ends: Mapping[int, int]) -> int:
-        """Offsets before `ends` that this copy has not read."""
+        """The number of offsets before `ends` that this copy has not read."""
         return sum(max(0, end - self._reader.position(shard)) for shard, end in ends.items())
 
     def catch_up(self, timeout_s: float) -> None:
-        """Follow until every shard is readable and stands at or beyond its end as last captured."""
+        """Follow the table until every shard is readable and has reached its end as last captured."""
         until = self._clock() + timeout_s
         while not self._is_at_end():
             left = until - self._clock()
@@ -499,7 +513,7 @@ class Replica:
         )
 
     def close(self) -> None:
-        """Stop following. The store stays open: it is its owner's."""
+        """Stop following. The store stays open, because its owner closes it."""
         self._reader.close()
 
     def _row_error(self, record: LogRecord, reason: str) -> RowError:
@@ -507,7 +521,8 @@ class Replica:
 
 
 def copy_identity(cluster_id: str, topic_id: str, partitions: int, journal: bytes) -> bytes:
-    """What a local copy is a copy of."""
+    """The identity of a local copy: cluster, topic, number of partitions and journal. A copy with another identity is
+    dropped."""
     return f"{cluster_id}/{topic_id}/{partitions}/{journal.hex()}".encode()
 
 

@@ -1,4 +1,4 @@
-"""What a journal's writer is told of it."""
+"""The configuration of a journal's writer."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class WriterConfig:
-    """A journal, and how its transactions are made."""
+    """The journal that a writer writes to, and how its transactions are made."""
 
     journal: str
     uuid: bytes
     shards: int
     pace_s: float
-    """The least time between a commit's answer and the next produce: docs/ARCHITECTURE.md, Pacing."""
+    """The least time between the broker's answer to a commit and the next produce: docs/ARCHITECTURE.md, Pacing."""
     pace_max_s: float
-    """The longest that time becomes while transactions meet the markers of the last one."""
+    """The longest that this time becomes while transactions still meet the markers of the previous one."""
     join_s: float
     """How long after its first groups a transaction waits for one more to join it."""
     transaction_bytes_max: int

@@ -41,7 +41,7 @@ RequireOpen = Callable[[], None]
 
 
 def always_open() -> None:
-    """The `RequireOpen` of a caller that finishes what it has begun even while it is closed."""
+    """The `RequireOpen` of callers that finish their work even while the journal is being closed."""
 
 
 class Standing(Enum):
@@ -53,7 +53,7 @@ class Standing(Enum):
 
 
 def standing_of(claim: Claim, found: Epoch | Mark) -> Standing:
-    """The standing of `claim` by a counter or mark that was found."""
+    """How `claim` stands to a counter or mark that was found."""
     if found.epoch < claim.epoch:
         return Standing.OLDER
     if found.epoch == claim.epoch and found.nonce == claim.nonce:
@@ -87,7 +87,7 @@ class Fence:
         raise AssertionError("there is always another try")
 
     def _limits(self) -> Iterator[float]:
-        """The time limits of one init after the other."""
+        """The time limits of successive inits: short ones first."""
         request_s = self._timing.request_s
         return chain((limit_s for limit_s in FIRST_TRIES_S if limit_s < request_s), repeat(request_s))
 
@@ -104,7 +104,7 @@ class Fence:
         return producer
 
     def _rest(self, error: OperatingError, limit_s: float, what: str) -> None:
-        """Pause before the next try. After a short one that was not answered in time the next follows at once."""
+        """Pause before the next try. There is no pause after a short try that timed out."""
         if limit_s < self._timing.request_s and isinstance(error, RetriableProducerError):
             log.debug("%s: %s", what, error)
             return
@@ -112,7 +112,7 @@ class Fence:
         self._timing.pause(RETRY_PAUSE_S)
 
     def rows(self) -> ControlRows:
-        """The control rows of now. A DeadlineError means that they have not been read."""
+        """Read the present control rows. A DeadlineError means that they have not been read."""
         timing = self._timing
         return read_control(self._kafka, self._journal, timing.clock, timing.request_s)
 

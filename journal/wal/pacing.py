@@ -12,7 +12,8 @@ _WAITED_S = 0.02
 """How long librdkafka waits before it asks again. It cannot be configured."""
 _LONGER_S = 0.001
 _SHORTER_S = 0.00002
-"""A fiftieth of `_LONGER_S`: one meeting in fifty costs as much as a pause of 0.4 ms before each of the fifty."""
+"""How much a transaction without a wait shortens the pause: a fiftieth of `_LONGER_S`, because one wait of 20 ms in
+fifty transactions costs as much as a pause of 0.4 ms before each of the fifty."""
 
 
 class Pace:

@@ -7,7 +7,7 @@ that is too large for that would fail in the same way for ever.
 from __future__ import annotations
 
 _SHRINKS = 4
-"""A portion becomes a fourth: each failure costs a time-out, so a few of them have to be enough."""
+"""A portion shrinks to a fourth: each failure costs a time-out, so a few of them have to be enough."""
 _GROWS = 8
 """A portion grows by an eighth, so that it is too large again only after a dozen successes."""
 

@@ -19,16 +19,16 @@ from journal.wire.frames import nonce_of
 
 
 class ReadBack(NamedTuple):
-    """What was read of some shards behind what was known."""
+    """The result of reading some shards back from the offsets known before."""
 
     own: set[FramePlace]
     """Frames of this epoch."""
     newer: dict[int, int]
-    """By shard that has a marker of a newer activation, that frame's number: what follows it is not this epoch's. The
-    number is 0 if the marker is not of the very next epoch: that one's marker is lost, and its frames may have had the
-    same numbers as ours."""
+    """By shard that has a marker of a newer activation, the number of that marker's frame: frames from this number on
+    are not of this epoch. The number is 0 if the marker is not of the very next epoch: the marker in between is lost,
+    and its frames may have had the same numbers as ours."""
     ends: dict[int, int]
-    """By shard without such a marker, the offset that it was read to."""
+    """By shard without such a marker, the offset up to which it was read."""
 
 
 class BackReader:
@@ -45,8 +45,8 @@ class BackReader:
         """Add to `there` this epoch's frames in the committed WAL from the offsets `known` on: in each shard up to the
         first frame of a newer epoch, or the end of now.
 
-        Raises StaleReadError for an end that lies before what is known, and what reading raises. What was read until
-        then counts.
+        Raises StaleReadError for an end that lies before what is known, and what reading raises. Frames read before the
+        error stay in `there`.
         """
         config, timing, topic = self._config, self._timing, wal_topic(self._config.journal)
         reader = WalReader(self._kafka, config.journal, config.uuid, config.shards, timing.clock)
@@ -71,7 +71,7 @@ class BackReader:
             if frame.epoch > claim.epoch or (nonce and frame.epoch == claim.epoch):
                 is_next = nonce != b"" and frame.epoch == claim.epoch + 1
                 if start > known and not is_next:
-                    break  # what lay before that one's marker is gone, and nothing says what it was
+                    break  # the marker of the epoch between is gone, so nothing tells which frames lay before it
                 there.newer[shard] = frame.number if is_next else 0
                 return
             if frame.epoch == claim.epoch:

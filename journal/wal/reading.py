@@ -28,7 +28,7 @@ from journal.words import first_few
 
 _TAIL_OFFSETS = 4
 _WHY_S = 1.0
-"""How long it may take to learn why a read was not done in time."""
+"""The time allowed for finding out why a read missed its deadline."""
 
 
 class Tail(NamedTuple):
@@ -91,7 +91,7 @@ class WalReader:
         return self._reader.start_and_end(shard, timeout_s)
 
     def high_watermarks(self, shards: Iterable[int], timeout_s: float) -> dict[int, int]:
-        """The ends before which all lies that is committed by now, whoever has a transaction open."""
+        """The high watermarks: all records committed by now lie before them, even behind an open transaction."""
         unfiltered = self._kafka.reader(self._topic, committed=False, wait_ms=LOOK_MS)
         try:
             return unfiltered.ends(tuple(shards), timeout_s)
@@ -130,7 +130,7 @@ class WalReader:
         looks = {shard: max(starts[shard][0], end - _TAIL_OFFSETS) for shard, end in ends.items()}
         try:
             newest = self._newest_of(looks, ends, until)
-        except GapError:  # a log is being trimmed nearly to its end
+        except GapError:  # a trim has just deleted nearly all of the log
             newest = {}
         return [
             tail_at(newest[shard], end) if shard in newest else self.tail_until(shard, end, until - self._clock())

@@ -1,4 +1,5 @@
-"""One Kafka transaction of the writer: the sealed groups in it, and what each is told once its fate is known."""
+"""One Kafka transaction of the writer: the sealed groups in it, and what each group's completion is told once its fate
+is known."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ class WalTransaction:
     fate is known."""
 
     def __init__(self, origin: FrameOrigin, topic: str, last: FrameNumbers) -> None:
-        """`last` are the numbers that its frames follow."""
+        """`last` holds the numbers of the frames that this transaction's frames follow."""
         self.parts: list[SealedGroup] = []
         self.operations = 0
         self.bytes = 0
@@ -41,12 +42,12 @@ class WalTransaction:
 
     @property
     def consumed(self) -> Consumed | None:
-        """Offsets that are committed with it. It then has one group."""
+        """Offsets of consumed records that are committed in this transaction. It then has only one group."""
         return self.parts[0].group.consumed
 
     @property
     def beside(self) -> Sequence[Sent]:
-        """Records of other topics, which are sent behind those of that group."""
+        """Records for other topics, which are sent after the group's own records."""
         return self.parts[0].group.beside
 
     @property
@@ -54,7 +55,7 @@ class WalTransaction:
         return [place for part in self.parts for place in part.places]
 
     def add(self, group: Group) -> list[Sent]:
-        """Seal a group behind those that are here; returns its records."""
+        """Seal a group behind the groups that are here already; returns its records."""
         self.numbers = group.seal(self._origin, self.numbers)
         part = SealedGroup(group, group.records(self._topic), [FramePlace(*place) for place in group.places()])
         self.parts.append(part)
@@ -63,7 +64,7 @@ class WalTransaction:
         return part.records
 
     def delivered(self, offsets: Sequence[int]) -> None:
-        """Note in each group where its frames are."""
+        """Note in each group at which offsets its frames were written."""
         remaining = iter(offsets)
         for group, _, places in self.parts:
             found: dict[int, tuple[int, int]] = {}
@@ -72,26 +73,26 @@ class WalTransaction:
             group.completion.offsets = found
 
     def first(self, bytes_max: int) -> list[SealedGroup]:
-        """The first groups: as many as have `bytes_max` together, but at least one."""
+        """The first groups whose sizes together are at most `bytes_max`, but at least one."""
         ends = accumulate(part.group.bytes for part in self.parts)
         return self.parts[: max(1, sum(end <= bytes_max for end in ends))]
 
     def are_there(self, there: Collection[FramePlace]) -> None:
-        """Tell the groups whose frames are all in the WAL that they are done; they leave the transaction.
+        """Tell the completions of the groups whose frames are all in the WAL that they are done; these groups leave the
+        transaction.
 
-        They are told in order: where one shard cannot be read, a group of other shards is not told before those in
-        front of it.
+        They are told in order: if one shard cannot be read, no group is told before the groups in front of it.
         """
         while self.parts and all(place in there for place in self.parts[0].places):
             self.parts.pop(0).group.completion.resolve()
 
     def resolve(self, error: JournalError | None = None) -> None:
-        """Tell the groups that were not told yet."""
+        """Tell the groups that were not told yet their fate."""
         for group, *_ in self.parts:
             group.completion.resolve(error)
 
 
 def without(parts: Sequence[SealedGroup], there: Collection[FramePlace]) -> tuple[list[FramePlace], list[Sent]]:
-    """Places and records of these groups that are not among `there`."""
+    """Places and records of these groups, except those whose place is in `there`."""
     missing = [each for part in parts for each in zip(part.places, part.records, strict=True) if each[0] not in there]
     return [place for place, _ in missing], [record for _, record in missing]

@@ -6,8 +6,8 @@ not to be there, and otherwise that its outcome is unknown. Nothing is appended 
 broker fences this node's transactional id, and after every error check-init-check (`journal.wal.fencing`) decides by
 the epoch counter, not by the error.
 
-A group of consumed records has a transaction of its own, with the consumed offsets in it. It is sent once: if an error
-met it and it is not in the WAL, its offsets are not committed either, and whoever consumes begins again there.
+A group of consumed records has a transaction of its own, with the consumed offsets in it. It is sent only once: if it
+meets an error and is not in the WAL, its offsets are not committed either, and the consumer reads those records again.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from journal.wal.transaction import FramePlace, WalTransaction, without
 log = logging.getLogger(__name__)
 
 READY_SHARD = 0
-"""The shard that READY is written to. Any shard would do: the proof is the coordinator's, when it ends the transaction.
-"""
+"""The shard that READY is written to. Any shard would do, because the proof is that the coordinator commits the
+transaction."""
 
 _JOINED_OPERATIONS_MAX = 200
-"""A larger group does not wait for a second one: so many callers keep the interpreter busy that each pause ends
-late."""
+"""A group with more operations than this does not wait for a second one: so many callers keep the interpreter busy that
+every pause takes too long."""
 
 
 def last_numbers(tails: Sequence[Tail]) -> FrameNumbers:
@@ -73,8 +73,7 @@ class Writer:
         ends: Sequence[int],
         timing: Timing,
     ) -> None:
-        """`numbers` are those of the last frames; `ends` are the WAL offsets at or behind which the next frames will
-        be."""
+        """`numbers` are those of the last frames; the next frames will be at the WAL offsets `ends` or behind them."""
         self.claim = claim
         self.numbers = numbers
         self.committed_at = timing.now()
@@ -85,8 +84,8 @@ class Writer:
         self._producer: TransactionalProducer | None = producer
         self._ends = list(ends)
         self._read_to: dict[int, int] = {}
-        """By shard, the offset that it was read to after the producer's init, where the next frame has to be. Empty
-        once a frame that was sent has proven that."""
+        """The offset of each shard to which it was read after the producer's init; the next frame must lie there. Empty
+        once a sent frame has proven that."""
         self._timing = timing
         self._topic = wal_topic(config.journal)
         self._origin = FrameOrigin(config.uuid, claim.epoch, claim.node)
@@ -96,14 +95,14 @@ class Writer:
 
     @property
     def recoveries(self) -> Recoveries:
-        """What it had to do over so far. Any thread may ask."""
+        """The number of recoveries so far. Any thread may ask."""
         return Recoveries(self._recoveries, self._fence.checks, self._fence.inits)
 
     def write(self, group: Group, joining: Joining = nothing_joins) -> None:
-        """Commit a group, and those that join it, and tell their completions.
+        """Commit a group, and the groups that join its transaction, and tell their completions the outcome.
 
-        Raises FencedError or OutcomeUnknownError once the completions are told. A group with consumed offsets may be
-        told NotTakenInError instead, which is not raised.
+        Raises FencedError or OutcomeUnknownError after the completions were told. The completion of a group with
+        consumed offsets may be told NotTakenInError, which is not raised here.
         """
         transaction = WalTransaction(self._origin, self._topic, self.numbers)
         transaction.add(group)
@@ -114,7 +113,8 @@ class Writer:
             log.warning("a group of consumed records is not in the journal: %s", error)
             transaction.resolve(error)
             return
-        except Exception as error:  # raised again: whatever it is, nobody may wait for these groups for ever
+        # any error is raised again, after it was told to the groups, so that nobody waits for ever
+        except Exception as error:
             self.close()
             told = error if isinstance(error, JournalError) else OutcomeUnknownError(f"the writer failed: {error!r}")
             transaction.resolve(told)
@@ -124,8 +124,8 @@ class Writer:
         transaction.resolve()
 
     def write_ready(self, group: Group) -> None:
-        """Commit READY. Raises the error that it meets: what became of READY does not matter then, and `regain` has to
-        be called before the next one.
+        """Commit READY. Raises the error that it meets. The fate of that READY then does not matter, but `regain` has
+        to be called before the next one.
 
         A READY that may have been sent twice counts as committed; check, init, check follows before the next group.
         """
@@ -147,11 +147,11 @@ class Writer:
         group.completion.resolve()
 
     def regain(self, until: float, require_open: RequireOpen) -> None:
-        """Check, init, check after a claim or a READY that was not confirmed, and number on behind a READY that is
-        there.
+        """Check, init, check after a claim or a READY that was not confirmed. If the READY is in the WAL, later frames
+        are numbered behind it.
 
-        A READY that is there does not say who is newest now, so the next one is a frame of its own. Raises FencedError,
-        or an OperatingError after `until`.
+        A READY in the WAL does not prove that this node is still the newest, so the next READY is a frame of its own.
+        Raises FencedError, or an OperatingError after `until`.
         """
         numbers = list(self.numbers.frames)
         numbers[READY_SHARD] += 1
@@ -202,12 +202,12 @@ class Writer:
             self.close()
 
     def _require_in_place(self, shards: Sequence[int], offsets: Sequence[int]) -> None:
-        """Called before a transaction is committed, whose frames are in these shards at these offsets.
+        """Require, before a transaction is committed, that its frames lie in these shards at the expected offsets.
 
-        Raises StaleReadError if a frame does not lie where its shard was read to since the init: something may be there
-        that was not seen (a newer marker, or a frame that was sent again). Raises CorruptionError if a shard lost what
-        this node was told to be there. A frame that does lie there proves that the init has fenced no successor: a
-        claim has a marker in every shard.
+        Raises StaleReadError if a frame does not lie where the reading of its shard ended after the init: something
+        unread may lie between (a newer marker, or a frame that was sent twice). Raises CorruptionError if a shard has
+        lost frames that were acknowledged to this node. A frame in its place proves that the init has fenced no
+        successor, because a successor's claim would have put a marker into every shard.
         """
         for shard, offset in zip(shards, offsets, strict=True):
             if offset < self._ends[shard]:
@@ -235,8 +235,8 @@ class Writer:
         return offsets
 
     def _joined(self, transaction: WalTransaction, joining: Joining) -> Iterator[Sent]:
-        """The records of a transaction's first group, and of the groups that are complete by now. While these are on
-        their way it waits a little, and then adds one group that has gathered meanwhile."""
+        """Yield the records of a transaction's first group, then of the groups that are complete by now. While these
+        are being sent it waits a little, and then adds one group that has gathered meanwhile."""
         yield from (*transaction.parts[0].records, *transaction.beside)
         if transaction.consumed is not None:
             return
@@ -255,7 +255,8 @@ class Writer:
     # ---- after an error --------------------------------------------------------------------------------------------
 
     def _recover(self, transaction: WalTransaction, met: OperatingError) -> None:
-        """Bring the groups into the WAL once, or raise their fate: unknown, unless they are proven to be absent."""
+        """Bring the groups into the WAL exactly once, or raise their fate: unknown, unless they are proven to be
+        absent."""
         timing, left = self._timing, len(transaction.parts)
         until = timing.clock() + timing.recovery_s
         try:
@@ -271,11 +272,11 @@ class Writer:
             raise _unknown(transaction, f"{met}; and then: {error}") from error
 
     def _resend_missing(self, transaction: WalTransaction, met: OperatingError, until: float) -> bool:
-        """Read the WAL back, and send what is not there with its old numbers, as much as may get through. True if all
-        is there then.
+        """Read the WAL back, and send the missing frames again with their old numbers, as many as one transaction
+        takes. True if all frames are in the WAL then.
 
-        A group with consumed offsets is not sent again, because the error that its offsets met may last. Its frames go
-        out once more, to prove that they were not there, and are not committed; then this raises NotTakenInError. It
+        A group with consumed offsets is not sent again, because the error that its offsets met may last. Its frames are
+        sent once more without a commit, which proves that they were not there; then this raises NotTakenInError. It
         also raises FencedError, CorruptionError, and an OperatingError after `until`.
         """
         timing, places = self._timing, transaction.places
@@ -286,7 +287,7 @@ class Writer:
         once_only = consumed is not None and there.isdisjoint(places)
         transaction.are_there(there)
         if not transaction.parts:
-            self.close()  # nothing proves what was read but something that is sent
+            self.close()  # only a sent frame proves that the read was complete
             return True
         parts = transaction.first(self._portion.bytes)
         missing, again = without(parts, there)
@@ -315,14 +316,14 @@ class Writer:
         return not transaction.parts
 
     def _note_failure(self, size: int, error: OperatingError) -> None:
-        """Have the next transaction take less, unless another reason for the failure is known."""
+        """Make the next transaction smaller, unless another reason for the failure is known."""
         explained = isinstance(error, FatalProducerError) and (error.fenced or error.refused_topic)
         if not explained:
             self._portion.failed(size)
 
     def _tell_fate(self, transaction: WalTransaction, until: float) -> NoReturn:
-        """Read what became of the groups of a node that is fenced, and raise FencedError with their fate, or
-        OutcomeUnknownError if it cannot be read."""
+        """Read the fate of the groups of a fenced node, and raise FencedError with it, or OutcomeUnknownError if it
+        cannot be read."""
         timing = self._timing
         touched = {place.shard for place in transaction.places}
         there = ReadBack(set(), {}, {})
@@ -333,7 +334,8 @@ class Writer:
                 log.warning("fenced; the group's fate cannot be read yet: %s", error)
             except CorruptionError as error:
                 raise OutcomeUnknownError(f"another node took over, and the WAL cannot be read: {error}") from error
-            # numbers go on through all epochs: what has a lower one than the next marker was there before it
+            # frame numbers continue through all epochs, so a frame with a lower number than the next marker was in the
+            # WAL before the marker
             there.own.update(place for place in transaction.places if place.number < there.newer.get(place.shard, 0))
             transaction.are_there(there.own)
             places = transaction.places
@@ -345,9 +347,9 @@ class Writer:
         raise OutcomeUnknownError("another node took over, and whether the group was committed could not be read")
 
     def _renew(self, places: Sequence[FramePlace], until: float, require_open: RequireOpen = always_open) -> ReadBack:
-        """Check, init, check, and read back what the WAL has of this epoch in the shards of these places.
+        """Check, init, check, and read back the frames of this epoch in the shards of these places.
 
-        The next frame has to lie where they were read to. Raises FencedError for a newer marker in any shard.
+        The next frames have to lie where this reading ended. Raises FencedError for a newer marker in any shard.
         """
         timing, shards = self._timing, {place.shard for place in places}
         while True:
@@ -368,7 +370,7 @@ class Writer:
             return there
 
     def _read_back(self, shards: Collection[int], there: ReadBack) -> None:
-        """Add to `there` what the WAL has of this epoch behind the offsets that this node knows."""
+        """Add to `there` the frames of this epoch behind the offsets that this node knows."""
         self._back_reader.read(shards, self._ends, there)
 
 

@@ -43,8 +43,8 @@ def nonce_of(frame: Frame) -> bytes:
 
 
 def header_fault(frame: Frame | FrameHead, journal: bytes) -> str | None:
-    """Why the fields before the operations cannot be those of a frame of `journal`; None if they can. It does not look
-    at the number of operations."""
+    """Why the fields before the operations cannot be those of a frame of `journal`; None if they can. It does not check
+    the number of operations."""
     if frame.magic != MAGIC:
         return f"not a frame: magic {frame.magic:#x} instead of {MAGIC:#x}"
     if frame.format != FORMAT:

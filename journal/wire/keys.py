@@ -79,7 +79,7 @@ def updates_key(record_id: int) -> bytes:
 
 
 def updates_keys(record_ids: Iterable[int]) -> Iterable[bytes]:
-    """Keys of many records' rows of updates. Hot path: it runs no Python code for each."""
+    """Keys of the rows of updates of many records. Hot path: it runs no Python code for each key."""
     return map(_UPDATES.pack, repeat(b"r"), record_ids, repeat(1))
 
 

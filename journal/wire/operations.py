@@ -54,7 +54,7 @@ def varint(number: int) -> bytes:
 
 _VARINTS = tuple(two_byte_varint(number) for number in range(_TWO_BYTES_END))
 SHORT_DATA_BYTES = _TWO_BYTES_END - _SUBJECT_BYTES
-"""Data of this size or more have an operation whose length takes a third byte."""
+"""The size from which an operation's length takes a third byte. Shorter data have the fixed layout above."""
 _KINDS = _VARINTS[: KIND_MAX + 1]
 
 pack_add = struct.Struct("<6sq4sH").pack
@@ -123,7 +123,7 @@ def delete_heads(ids: Iterable[int]) -> Iterator[bytes]:
 
 @cache
 def _around(after_bytes: int) -> struct.Struct:
-    """The layout of an element as three parts: the bytes before the id, the id, and so many bytes behind it."""
+    """The layout of an element as three parts: the bytes before the id, the id, and `behind` bytes after it."""
     return struct.Struct(f"<{_ID_AT}sq{after_bytes}s")
 
 

@@ -135,8 +135,8 @@ def _update_layout(row_bytes: int) -> _Layout | None:
 
 
 def _delimited(size: int, tag: int) -> tuple[bytes, int] | None:
-    """The first bytes (tag and length) and the content's length of a field that has so many bytes in all; None if no
-    field has."""
+    """The first bytes (tag and length) and the content's length of a field that has this many bytes in all; None if no
+    field can have them."""
     for length_bytes in (1, 2):
         length = size - 1 - length_bytes
         if length >= 0 and len(varint(length)) == length_bytes:
