@@ -13,6 +13,7 @@ a `JournalError`. docs/OPERATIONS.md, "What each error means", lists every error
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Self
 
 from journal.words import shortened
@@ -99,6 +100,11 @@ class StaleReadError(OperatingError):
 
 class TopicError(OperatingError):
     """A topic is missing or not as the journal needs it. The message has the command that mends it."""
+
+    def __init__(self, reason: str, faults: Sequence[Mapping[str, object]] = ()) -> None:
+        """`faults` are what is wrong with each topic of a journal, for JSON."""
+        super().__init__(reason)
+        self.faults = faults
 
 
 class LocalStorageError(OperatingError):

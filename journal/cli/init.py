@@ -16,12 +16,14 @@ from journal.cli.common import (
     print_json,
     shown_if_long,
 )
+from journal.cli.topic_formats import TopicFormat, described
 from journal.config import Settings
-from journal.errors import ConfigError
+from journal.errors import ConfigError, TopicError
 from journal.kafka.clients import kafka_of
 from journal.process.clocks import wall_ms
 from journal.topics.control_rows import ControlRows
 from journal.topics.made_and_checked import init_journal
+from journal.topics.required_topics import required_topics
 
 ShardsOption = Annotated[
     int | None, typer.Option(help="Number of WAL partitions. It cannot be changed later.", show_default="8")
@@ -33,12 +35,30 @@ def init(
     chosen: Chosen,
     shards: ShardsOption = None,
     replication: Annotated[int | None, typer.Option(help="Number of replicas of each topic.", show_default="1")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the topics that a journal needs, and ask no Kafka.")
+    ] = False,
+    form: Annotated[
+        TopicFormat | None,
+        typer.Option("--format", help="How --dry-run prints the topics.", show_default=TopicFormat.KAFKA_TOPICS.value),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Create and check the journal's topics and control rows. Run again, it creates what is missing and checks the
     rest."""
     settings = chosen.settings(shards=shards, replication=replication)
-    rows = made_journal(settings, shards)
+    if form is not None and not dry_run:
+        raise ConfigError("--format is for --dry-run: give that too")
+    if dry_run:
+        form = form or (TopicFormat.JSON if as_json else TopicFormat.KAFKA_TOPICS)
+        typer.echo(described(settings, required_topics(settings, settings.shards), form))
+        return
+    try:
+        rows = made_journal(settings, shards)
+    except TopicError as error:
+        if as_json and error.faults:
+            print_json({"faults": error.faults})
+        raise
     identity = rows.require_identity(settings.journal)
     facts = {
         "journal": identity.name,

@@ -247,13 +247,17 @@ class KafkaCluster:
         return found
 
     def _create(self, new: NewTopic, timeout_s: float) -> None:
-        """Creates a topic unless it exists. An earlier call may have made it without getting the answer."""
+        """Creates a topic unless it exists: an earlier call may have made it without getting the answer, or somebody
+        else has, because this client may not."""
         limit_s = _positive(timeout_s)
         asked = self._admin().create_topics([new], request_timeout=limit_s, operation_timeout=limit_s)
         try:
             self._result(asked[new.topic], timeout_s)
         except KafkaException as error:
-            if error_of(error).code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            code = error_of(error).code()
+            is_denied = code in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
+            is_there = is_denied and self._topics([new.topic], timeout_s, hidden=True)
+            if code != KafkaError.TOPIC_ALREADY_EXISTS and not is_there:
                 asks = self._access.asks(on_topic(new.topic, "Create"), on_cluster("Create"))
                 raise operating_error(f"create topic {new.topic}", error_of(error), asks) from error
 

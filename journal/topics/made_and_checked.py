@@ -1,60 +1,28 @@
 """The journal's topics and identity: made by `init`, checked at every start.
 
 A journal whose topics could lose what it was promised, or whose control rows would grow to be slow to read, is refused
-with the command that mends it.
+with the commands that mend all of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import closing
 
 from journal.errors import FatalProducerError, TopicError
-from journal.kafka.ports import LOOK_MS, Cluster, Kafka, TopicState
+from journal.kafka.ports import LOOK_MS, Cluster, Kafka
 from journal.process.clocks import Clock
 from journal.settings import JournalSettings
 from journal.topics.control_keys import IDENTITY_KEY, control_row
 from journal.topics.control_reading import control_lost, prove_control, read_control
 from journal.topics.control_rows import ControlRows
 from journal.topics.names import control_topic, table_topic, wal_topic, writer_id
+from journal.topics.required_topics import RequiredTopic, required_topics
+from journal.topics.topic_faults import error_of, faults_of
 from journal.v1.journal_pb2 import Identity
 from journal.wire.frames import FORMAT, MAGIC
 
-CONTROL_SEGMENT_MS = 10 * 60 * 1000
-CONTROL_SEGMENT_BYTES_MIN = 4 * 1024 * 1024
-"""What is written of the control topic is read whole by every activation, and the cleaner never touches the segment
-that is being written: by default reports of a week. With these it leaves those of half an hour."""
-
-_UNLIMITED = "-1"
 _VERIFICATION = "transaction.partition.verification.enable"
-
-
-def topic_configs(settings: JournalSettings) -> dict[str, dict[str, str]]:
-    """What each topic of the journal is created with."""
-    safe = {
-        "min.insync.replicas": str(settings.min_insync_replicas),
-        "unclean.leader.election.enable": "false",
-    }
-    wal = safe | {
-        "max.message.bytes": str(settings.limits.message_bytes_max),
-        "cleanup.policy": "delete",
-        "retention.ms": _UNLIMITED,
-        "retention.bytes": _UNLIMITED,
-        "message.timestamp.type": "LogAppendTime",
-    }
-    compacted = safe | {
-        "max.message.bytes": str(settings.limits.row_message_bytes_max),
-        "cleanup.policy": "compact",
-        "delete.retention.ms": str(settings.delete_retention_ms),
-        "min.compaction.lag.ms": str(settings.min_compaction_lag_ms),
-        "message.timestamp.type": "LogAppendTime",
-    }
-    control = compacted | {
-        "segment.ms": str(CONTROL_SEGMENT_MS),
-        "segment.bytes": str(max(CONTROL_SEGMENT_BYTES_MIN, 2 * settings.limits.row_message_bytes_max)),
-    }
-    name = settings.journal
-    return {wal_topic(name): wal, table_topic(name): compacted, control_topic(name): control}
 
 
 def init_journal(
@@ -73,8 +41,6 @@ def init_journal(
     `change_shards`: an identity with another number of shards than the settings' gives way, while nothing has been
     written to the journal."""
     name = settings.journal
-    configs = topic_configs(settings)
-    control = control_topic(name)
 
     def made() -> Identity:
         return Identity(
@@ -96,15 +62,21 @@ def init_journal(
             return not _has_records(kafka, cluster, name, timeout_s)
 
         rows = _rows(kafka, cluster, name, clock, timeout_s)
-        wanted = settings.shards if is_due(rows) else rows.require_identity(name).shards
-        _check_topics(cluster, settings, wanted, timeout_s, all_made=False)
-        cluster.create(control, 1, settings.replication, configs.pop(control), timeout_s)
+        shards = settings.shards if is_due(rows) else rows.require_identity(name).shards
+        _check_what_is_there(kafka, cluster, settings, rows, shards, timeout_s)
+        *_, control = required_topics(settings, shards)
+        _create(cluster, control, timeout_s)
         rows = _identified(kafka, name, is_due, made, clock, timeout_s)
         identity = rows.require_identity(name)
-        for topic, config in configs.items():
-            cluster.create(topic, identity.shards, settings.replication, config, timeout_s)
+        *others, _ = required_topics(settings, identity.shards)
+        for topic in others:
+            _create(cluster, topic, timeout_s)
         check_journal(cluster, settings, identity, timeout_s)
     return rows
+
+
+def _create(cluster: Cluster, topic: RequiredTopic, timeout_s: float) -> None:
+    cluster.create(topic.name, topic.partitions, topic.replication, topic.config, timeout_s)
 
 
 def _rows(kafka: Kafka, cluster: Cluster, journal: str, clock: Clock, timeout_s: float) -> ControlRows:
@@ -188,72 +160,40 @@ def open_journal(kafka: Kafka, settings: JournalSettings, *, clock: Clock, timeo
 
 
 def check_journal(cluster: Cluster, settings: JournalSettings, identity: Identity, timeout_s: float) -> None:
-    """Raises TopicError for the first topic that is not as the journal needs it, with what mends it."""
-    _check_topics(cluster, settings, identity.shards, timeout_s, all_made=True)
+    """Raises one TopicError for all that is not as the journal needs it, with what mends it."""
+    topics = required_topics(settings, identity.shards)
+    found = cluster.describe([topic.name for topic in topics], timeout_s)
+    if faults := faults_of(settings, topics, found, unused=False):
+        raise error_of(settings, faults)
+    _check_brokers(cluster, timeout_s)
 
 
-def _check_topics(
-    cluster: Cluster, settings: JournalSettings, shards: int, timeout_s: float, *, all_made: bool
+def _check_what_is_there(
+    kafka: Kafka, cluster: Cluster, settings: JournalSettings, rows: ControlRows, shards: int, timeout_s: float
 ) -> None:
-    """The same of a journal that has, or, unless all of it is made, is to have so many shards."""
-    name = settings.journal
-    expected = topic_configs(settings)
-    found = cluster.describe(expected, timeout_s)
-    for topic, config in expected.items():
-        state = found.get(topic)
-        if state is None:
-            if all_made:
-                raise TopicError(f"topic {topic} is missing: run `kafka-journal init -j {name}`")
-            continue
-        _check_partitions(topic, state, 1 if topic == control_topic(name) else shards, name, all_made=all_made)
-        if state.replication < settings.replication:
-            raise TopicError(
-                f"topic {topic} has {state.replication} replicas and {settings.replication} are configured: "
-                "add some with kafka-reassign-partitions, or configure less (replication)"
-            )
-        _check_config(settings, topic, state, config)
+    """Check the topics that a journal has before `init` makes the others, which is to have `shards`."""
+    required = required_topics(settings, shards)
+    found = cluster.describe([topic.name for topic in required], timeout_s)
+    topics = [topic for topic in required if topic.name in found]
+    if faults := faults_of(settings, topics, found, unused=False):
+        advice = ""
+        if not rows.epoch.epoch and not _has_records(kafka, cluster, settings.journal, timeout_s):
+            faults = faults_of(settings, topics, found, unused=True)
+            sharded = found.keys() - {control_topic(settings.journal)}
+            advice = _as_it_is(settings, shards, {found[topic].partitions for topic in sharded})
+        raise error_of(settings, faults, advice)
+    _check_brokers(cluster, timeout_s)
+
+
+def _as_it_is(settings: JournalSettings, shards: int, found: Collection[int]) -> str:
+    """The advice for topics that have another number of partitions, but all the same one."""
+    if len(found) != 1 or shards in found:
+        return ""
+    return f"or take that number of partitions: kafka-journal init -j {settings.journal} --shards {min(found)}"
+
+
+def _check_brokers(cluster: Cluster, timeout_s: float) -> None:
     for broker, value in cluster.broker_config(_VERIFICATION, timeout_s).items():
         if value != "true":
             why = "is older than Kafka 3.6" if value is None else f"has {_VERIFICATION}={value}"
             raise TopicError(f"broker {broker} {why}: a late request could write into a transaction that has ended")
-
-
-def _check_partitions(topic: str, state: TopicState, wanted: int, journal: str, *, all_made: bool) -> None:
-    if state.partitions == wanted:
-        return
-    as_it_is = f"`kafka-journal init -j {journal} --shards {state.partitions}`"
-    if not all_made:
-        takes = "" if topic == control_topic(journal) else f", or take it as it is ({as_it_is})"
-        raise TopicError(
-            f"topic {topic} is there already, with {state.partitions} partitions instead of {wanted}, and nothing was "
-            f"written: delete it{takes}"
-        )
-    raise TopicError(
-        f"topic {topic} has {state.partitions} partitions and its control rows say {wanted}: while nothing has been "
-        f"written to the journal, {as_it_is} mends it; afterwards, make a new journal and replay this one into it"
-    )
-
-
-def _check_config(settings: JournalSettings, topic: str, state: TopicState, expected: dict[str, str]) -> None:
-    for key, wanted in expected.items():
-        value = state.config.get(key, "")
-        exact = topic == wal_topic(settings.journal)
-        if not _is_enough(key, value, wanted, exact_size=exact):
-            raise TopicError(
-                f"topic {topic} has {key}={value or 'nothing'} and needs {wanted}: "
-                f"kafka-configs --bootstrap-server {settings.bootstrap_servers} --alter --entity-type topics "
-                f"--entity-name {topic} --add-config {key}={wanted}"
-            )
-
-
-def _is_enough(key: str, value: str, wanted: str, *, exact_size: bool) -> bool:
-    """Whether a topic's setting is at least as safe, or as small, as what the journal asks for.
-
-    With `exact_size` it may not take larger records either: no `skipped` row could keep a larger foreign one.
-    """
-    at_least = ("min.insync.replicas", "max.message.bytes", "delete.retention.ms", "min.compaction.lag.ms")
-    if key in ("segment.ms", "segment.bytes"):
-        return value.isdigit() and int(value) <= int(wanted)
-    if key in at_least and not (exact_size and key == "max.message.bytes"):
-        return value.isdigit() and int(value) >= int(wanted)
-    return value == wanted

@@ -20,9 +20,9 @@ from journal.settings import JournalSettings
 from journal.topics.control_keys import EPOCH_KEY, IDENTITY_KEY, RELEASED_KEY, control_row
 from journal.topics.control_reading import prove_control
 from journal.topics.control_rows import ControlRows
-from journal.topics.made_and_checked import topic_configs
 from journal.topics.marks import MarkReader
 from journal.topics.names import control_topic, table_topic, wal_topic, writer_id
+from journal.topics.required_topics import topic_configs
 from journal.v1.journal_pb2 import Epoch, FrameHead, Identity, Mark, Released
 from journal.wal.reading import read_tails
 from journal.wire.frames import FORMAT, MAGIC

@@ -20,9 +20,9 @@ from journal.errors import RowError, TopicError
 from journal.kafka.ports import Cluster, Kafka, LogRecord, Sent
 from journal.process.clocks import Clock
 from journal.table.age import NO_EPOCH, CopyPlace
-from journal.topics.made_and_checked import topic_configs
 from journal.topics.marks import records_between
 from journal.topics.names import memory_topic, table_topic
+from journal.topics.required_topics import topic_configs
 
 _POSITION_KEY = b"p"
 _STATE_TAG = b"s"

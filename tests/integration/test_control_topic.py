@@ -19,9 +19,10 @@ from journal.errors import TopicError
 from journal.kafka.clients import kafka_of
 from journal.topics.control_keys import control_row, node_key
 from journal.topics.control_reading import read_control
-from journal.topics.made_and_checked import CONTROL_SEGMENT_MS, open_journal
+from journal.topics.made_and_checked import open_journal
 from journal.topics.marks import records_between
 from journal.topics.names import control_topic
+from journal.topics.required_topics import CONTROL_SEGMENT_MS
 from journal.v1.journal_pb2 import NodeStatus
 from tests.support.in_process import made_journal
 

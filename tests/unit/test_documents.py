@@ -14,6 +14,7 @@ from pydantic_settings import BaseSettings
 from journal.cli.main import COMMANDS, load_command
 from journal.config import Settings
 from journal.store.settings import StoreSettings
+from journal.topics.required_topics import RequiredSetting, required_topics
 from tests.unit.test_layers import LAYERS
 
 ROOT = Path(__file__).parents[2]
@@ -267,6 +268,24 @@ def test_each_setting_is_documented_with_its_default(name: str, heading: str, mo
     assert sorted(set(fields) - set(said)) == []
     assert [key for key, default in fields.items() if not is_default(said[key], default)] == []
     assert [key for key in said if "." not in key and key not in model.model_fields] == []
+
+
+def rows_of_required_topics() -> list[str]:
+    """A row for each setting of the journal's topics; those that differ in nothing share one."""
+    shared: dict[tuple[str, RequiredSetting], list[str]] = {}
+    for topic in required_topics(Settings(), Settings().shards):
+        for key, setting in topic.settings.items():
+            shared.setdefault((key, setting), []).append(topic.name.rpartition(".")[2])
+    return [
+        f"| `{key}` | {', '.join(topics)} | {setting.bound.value} `{setting.value}` "
+        f"| {f'`{setting.source}`' if setting.source else ''} | {setting.why} |"
+        for (key, setting), topics in shared.items()
+    ]
+
+
+def test_the_table_of_topic_settings_is_the_list_that_init_makes_topics_by() -> None:
+    section = section_of(ROOT / "docs" / "OPERATIONS.md", "Topics that somebody else makes")
+    assert re.findall(r"^\| `.*$", section, flags=re.MULTILINE) == rows_of_required_topics()
 
 
 def test_the_table_of_steps_names_files_of_its_folders() -> None:

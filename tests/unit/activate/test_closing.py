@@ -27,8 +27,8 @@ from journal.local.journal import LocalJournal
 from journal.process.progress import no_progress
 from journal.topics.control_keys import IDENTITY_KEY, control_row
 from journal.topics.control_reading import read_control
-from journal.topics.made_and_checked import topic_configs
 from journal.topics.names import control_topic, table_topic, wal_topic, writer_id
+from journal.topics.required_topics import topic_configs
 from journal.v1.journal_pb2 import ADD, Epoch, Identity, Mark
 from journal.wire.frames import FORMAT, MAGIC
 from journal.wire.keys import mark_key

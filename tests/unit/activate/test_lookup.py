@@ -15,8 +15,8 @@ from journal.config import load_settings
 from journal.errors import DeadlineError
 from journal.load.loading import NullLoader
 from journal.topics.control_keys import IDENTITY_KEY, control_row
-from journal.topics.made_and_checked import topic_configs
 from journal.topics.names import control_topic, table_topic, wal_topic
+from journal.topics.required_topics import topic_configs
 from journal.v1.journal_pb2 import ADD, Identity, Mark, Record
 from journal.wire.frames import FORMAT, MAGIC
 from journal.wire.keys import mark_key, record_key

@@ -17,8 +17,8 @@ from journal.config import Settings
 from journal.errors import FencedError, JournalError
 from journal.topics.control_keys import IDENTITY_KEY, control_row
 from journal.topics.control_reading import read_control
-from journal.topics.made_and_checked import topic_configs
 from journal.topics.names import control_topic
+from journal.topics.required_topics import topic_configs
 from journal.v1.journal_pb2 import Epoch, Identity, Mark
 from journal.wire.frames import FORMAT, MAGIC
 from tests.simulation.kafka import SimulatedKafka

@@ -20,8 +20,8 @@ from journal.kafka.ports import FOLLOW_MS, READ_MS, GroupMember, LogRecord
 from journal.topics.control_keys import EPOCH_KEY, IDENTITY_KEY, RELEASED_KEY, node_key
 from journal.topics.control_reading import read_control
 from journal.topics.control_rows import ControlRows
-from journal.topics.made_and_checked import topic_configs
 from journal.topics.names import control_topic, node_group, wal_topic
+from journal.topics.required_topics import topic_configs
 from journal.v1.journal_pb2 import Epoch, Identity, Mark, NodeStatus, Released
 from journal.wire.frames import FORMAT, MAGIC
 from loaders.node.liveness import FORGOTTEN_AFTER_MS

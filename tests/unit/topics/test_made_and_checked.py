@@ -12,7 +12,8 @@ from journal.kafka.ports import GroupMember, Position, Sent, TopicState
 from journal.topics.control_keys import EPOCH_KEY
 from journal.topics.control_reading import read_control
 from journal.topics.control_rows import ControlRows
-from journal.topics.made_and_checked import check_journal, init_journal, open_journal, topic_configs
+from journal.topics.made_and_checked import check_journal, init_journal, open_journal
+from journal.topics.required_topics import topic_configs
 from journal.v1.journal_pb2 import Epoch, Identity
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.faults import Fault, Faults, SimulatedCrash
@@ -100,7 +101,7 @@ def test_what_init_makes_is_taken_and_so_is_what_is_safer() -> None:
 def test_a_missing_topic_is_refused(topic: str) -> None:
     found = cluster()
     del found.topics[topic]
-    with pytest.raises(TopicError, match=f"topic {topic} is missing: run `kafka-journal init -j j`"):
+    with pytest.raises(TopicError, match=f"topic {topic} is missing: kafka-journal init -j j"):
         check(found)
 
 
@@ -151,6 +152,35 @@ def test_a_setting_that_could_lose_something_or_grow_is_refused_with_the_command
     assert said.startswith(f"topic {topic} has {key}={value or 'nothing'} and needs {wanted}")
     assert f"kafka-configs --bootstrap-server b:1 --alter --entity-type topics --entity-name {topic}" in said
     assert said.endswith(f"--add-config {key}={wanted}")
+
+
+def test_all_faults_are_told_at_once_each_topic_with_the_command_that_mends_it() -> None:
+    found = cluster()
+    for topic in ("j.wal", "j.control"):
+        wrong = dict.fromkeys(found.topics[topic].config, "1")
+        found.topics[topic] = found.topics[topic]._replace(config=wrong)
+    del found.topics["j.table"]
+    with pytest.raises(TopicError) as refusal:
+        check(found)
+    first, wal, table, control = str(refusal.value).splitlines()
+    assert first == "3 topics are not as journal j needs them:"
+    for topic, said in (("j.wal", wal), ("j.control", control)):
+        wanted = topic_configs(SETTINGS)[topic]
+        wrong = {key: value for key, value in wanted.items() if f"has {key}=1 and needs {value}" in said}
+        added = ",".join(f"{key}={value}" for key, value in wrong.items())
+        assert len(wrong) >= len(wanted) - 2, "of segments, 1 is little enough"
+        assert said.endswith(f"--entity-name {topic} --add-config {added}")
+    assert table == "topic j.table is missing: kafka-journal init -j j"
+    assert [fault["topic"] for fault in refusal.value.faults] == ["j.wal", "j.table", "j.control"]
+    settings = refusal.value.faults[0]["settings"]
+    assert isinstance(settings, list)
+    assert {
+        "key": "retention.ms",
+        "value": "1",
+        "needed": "-1",
+        "bound": "exactly",
+        "why": "only `trim` deletes from the WAL",
+    } in settings
 
 
 @pytest.mark.parametrize(("verification", "says"), [(None, "is older than Kafka 3.6"), ("false", "=false")])
@@ -314,6 +344,32 @@ def test_a_topic_that_does_not_fit_is_refused_before_anything_is_written(topic: 
     assert {len(inits.broker.topics[each].logs) for each in ("j.wal", "j.table")} == {3}
 
 
+def test_an_init_tells_what_mends_all_topics_that_others_made() -> None:
+    inits = Inits()
+    for topic, partitions in (("j.wal", 3), ("j.table", 1)):
+        inits.kafka.cluster().create(topic, partitions, 1, {}, LIMIT_S)
+    inits.make("j.control", 1)
+    with pytest.raises(TopicError) as refusal:
+        inits.run(b"A" * 16)
+    _, wal, table = str(refusal.value).splitlines()
+    assert "kafka-topics --bootstrap-server b:1 --delete --topic j.wal && kafka-topics" in wal
+    assert "--create --topic j.wal --partitions 2 --replication-factor 1 --config" in wal
+    assert "--alter --topic j.table --partitions 2 && kafka-configs" in table
+    assert set(inits.broker.topics) == {"j.wal", "j.table", "j.control"}
+    assert inits.rows.identity is None
+
+
+def test_an_init_never_tells_to_delete_a_topic_that_was_written_to() -> None:
+    inits = Inits()
+    inits.run(b"A" * 16)
+    inits.write("j.wal")
+    inits.broker.delete_topic("j.table")
+    inits.make("j.table", 3)
+    with pytest.raises(TopicError, match=r"j.table has 3 partitions and its control rows say 2") as refusal:
+        inits.run(b"B" * 16)
+    assert "--delete" not in str(refusal.value)
+
+
 def with_topics_of_another_number(faults: Faults | None = None) -> Inits:
     """An identity, beside topics that never had a record."""
     inits = Inits(faults)
@@ -344,7 +400,7 @@ def test_an_identity_beside_topics_that_never_had_a_record_can_be_changed() -> N
     """An `init` leaves such an identity if it was not allowed to make topics, or found them with other partitions."""
     inits = with_topics_of_another_number()
     first = inits.rows.identity
-    with pytest.raises(TopicError, match=r"with 3 partitions instead of 2, .*`kafka-journal init -j j --shards 3`"):
+    with pytest.raises(TopicError, match=r"(?s)with 3 partitions instead of 2, .*kafka-journal init -j j --shards 3"):
         inits.run(b"B" * 16)
     assert inits.rows.identity == first
     changed = inits.run(b"B" * 16, shards=3, change_shards=True)

@@ -1,0 +1,80 @@
+"""What `init --dry-run` prints: the topics that a journal needs, for whoever makes them with other tools."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+
+from journal.config import Settings
+from journal.topics.commands import create_command
+from journal.topics.required_topics import RequiredTopic
+
+
+class TopicFormat(Enum):
+    """A form in which topics are described to other tools."""
+
+    KAFKA_TOPICS = "kafka-topics"
+    JSON = "json"
+    STRIMZI = "strimzi"
+
+
+def described(settings: Settings, topics: Sequence[RequiredTopic], form: TopicFormat) -> str:
+    """The topics as text in one of the forms."""
+    return _FORMS[form](settings, topics)
+
+
+def _as_commands(settings: Settings, topics: Sequence[RequiredTopic]) -> str:
+    return "\n".join(
+        create_command(
+            settings.bootstrap_servers,
+            topic.name,
+            partitions=topic.partitions,
+            replication=topic.replication,
+            config=topic.config,
+        )
+        for topic in topics
+    )
+
+
+def _as_json(settings: Settings, topics: Sequence[RequiredTopic]) -> str:
+    listed = [
+        {
+            "topic": topic.name,
+            "partitions": topic.partitions,
+            "replication": topic.replication,
+            "config": topic.config,
+        }
+        for topic in topics
+    ]
+    return json.dumps({"journal": settings.journal, "topics": listed})
+
+
+def _as_strimzi(settings: Settings, topics: Sequence[RequiredTopic]) -> str:
+    return "\n".join(
+        "\n".join(
+            [
+                "---",
+                "apiVersion: kafka.strimzi.io/v1  # v1beta2 before Strimzi 0.49",
+                "kind: KafkaTopic",
+                "metadata:",
+                f"  name: {topic.name.lower().replace('_', '-')}",
+                "  labels:",
+                "    strimzi.io/cluster: my-cluster  # the name of your Kafka resource",
+                "spec:",
+                f"  topicName: {topic.name}",
+                f"  partitions: {topic.partitions}",
+                f"  replicas: {topic.replication}",
+                "  config:",
+                *(f"    {key}: {value}" for key, value in topic.config.items()),
+            ]
+        )
+        for topic in topics
+    )
+
+
+_FORMS: Mapping[TopicFormat, Callable[[Settings, Sequence[RequiredTopic]], str]] = {
+    TopicFormat.KAFKA_TOPICS: _as_commands,
+    TopicFormat.JSON: _as_json,
+    TopicFormat.STRIMZI: _as_strimzi,
+}
