@@ -10,8 +10,8 @@
             any other come check, init, check, and another READY. A node that is fenced then has told nobody that it is
             active, and discards all
 
-During load and READY Kafka is asked whether the table is still the topic that the local copy was made from. An earlier
-answer would say nothing of what the gate read.
+During load and READY a request asks Kafka whether the table is still the topic that the local copy was made from. An
+earlier answer would prove nothing about the marks that the gate read.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ from journal.wal.writer import READY_SHARD, Writer
 log = logging.getLogger(__name__)
 
 FENCE_STEP = "fence"
-"""The first step's name. Its progress is told before anything is done, so that the listener may still prevent it."""
+"""The first step's name. Its progress is told before the step does anything, so that the listener may still prevent
+it."""
 
 
 @dataclass(slots=True)
@@ -69,7 +70,7 @@ class ActivationReport:
     load_s: float = 0.0
     ready_s: float = 0.0
     warm: bool = False
-    """Whether a warm state was there, so that only what it lacked was loaded."""
+    """Whether a warm state existed, so that only the changes that it lacked were loaded."""
     counts: LoadCounts | None = None
     in_doubt: list[int] = field(default_factory=list)
 
@@ -77,7 +78,7 @@ class ActivationReport:
 class Activation:
     """One attempt of one node to activate. It blocks. One thread uses it, and owns `replica` and `store` meanwhile.
 
-    It has more than a dozen attributes because it is told everything that its five steps need, and keeps it.
+    It has more than a dozen attributes because it keeps all arguments that its five steps need.
     """
 
     def __init__(
@@ -100,8 +101,8 @@ class Activation:
     ) -> None:
         """`claim_as` makes the claim for an epoch, with a nonce of its own. `require_same_table` raises an
         OperatingError unless `replica` is known to be a copy of the table that is there now. `beside` runs requests
-        that need not wait for each other. `at_gate` is told of the shards that the gate waits for. What it raises ends
-        the activation, and so does what `require_open` raises."""
+        that need not wait for each other. `at_gate` is told of the shards that the gate waits for. An error that
+        `at_gate` or `require_open` raises ends the activation."""
         self._kafka = kafka
         self._config = config
         self._limits = limits
@@ -150,10 +151,12 @@ class Activation:
                 times.append(clock())
                 self._write_ready(writer)
             except CorruptionError:
-                self._require_told(asked)  # rows of two tables need not fit together
+                # the rows of a topic that was deleted and created again need not fit the older rows, so the error may
+                # come from that
+                self._require_told(asked)
                 raise
             except BaseException:
-                wait([asked], self._timing.request_s)  # the request must not run on into the next try
+                wait([asked], self._timing.request_s)  # the request must have ended before the next try begins
                 raise
             self._require_told(asked)
         except BaseException:
@@ -166,7 +169,8 @@ class Activation:
         return Activated(writer, acceptance, issued)
 
     def _progress(self, step: str, done: int, total: int) -> None:
-        """Tell the progress of a step. Raises what ends the activation, such as a journal that is being closed."""
+        """Tell the progress of a step. Raises the error that ends the activation, for example because the journal is
+        being closed."""
         self._require_open()
         self._told(step, done, total)
 
@@ -192,8 +196,8 @@ class Activation:
 
     def _is_open(self, gate: Gate, claim: Claim) -> bool:
         """Whether all shards have passed. Raises FencedError if another activation has overtaken this one, and
-        ControlLostError if only the marks of that activation are left: its counter is lost, and every later activation
-        would meet its marks again."""
+        ControlLostError if the control rows do not have that activation's counter: it is lost, and every later
+        activation would meet the same marks."""
         if not self._replica.readable:
             return False
         try:
@@ -229,7 +233,7 @@ class Activation:
     # ---- load ------------------------------------------------------------------------------------------------------
 
     def _load(self, state: Loader | Following) -> Acceptance:
-        """Tell the loader the state of the marks; returns what may be appended to it."""
+        """Tell the loader the state of the marks; returns the acceptance, which decides about appends."""
         report, marks, told = self.report, self._replica.marks(), partial(self._progress, "load")
         with self._replica.counting():
             if isinstance(state, Following):
@@ -241,7 +245,7 @@ class Activation:
         return acceptance
 
     def _require_told(self, asked: Future[None]) -> None:
-        """Raises what `require_same_table` raised, or DeadlineError if there was no answer in time."""
+        """Raises the error of `require_same_table`, or DeadlineError if there was no answer in time."""
         timeout_s = self._timing.request_s
         if not wait([asked], timeout_s).done:
             raise DeadlineError(
@@ -252,10 +256,11 @@ class Activation:
     # ---- READY -----------------------------------------------------------------------------------------------------
 
     def _write_ready(self, writer: Writer) -> None:
-        """Commit READY, in one shard: the proof is the coordinator's, when it ends the transaction.
+        """Commit READY, in one shard. One is enough, because the proof is that the coordinator commits the transaction.
 
-        The predecessor may have fenced this producer unknowingly: it was refused, found that the epoch was still its
-        own, and initialised. So a READY that fails is followed by check, init, check and another one.
+        The predecessor may have fenced this producer without knowing of it: its request was refused, it found the epoch
+        counter unchanged, and initialised again. So a READY that fails is followed by check, init, check and another
+        READY.
         """
         until = self._timing.clock() + self._timing.recovery_s
         self._require_open()

@@ -1,12 +1,12 @@
-"""The claim of an activation: which epoch it takes, and what proves that nobody has it and that nothing before it is
-lost.
+"""The claim of an activation: which epoch it takes, and how it proves that no other node has this epoch and that no
+earlier frame is lost.
 
 The epoch is the counter's next. The counter, each shard's last frame and its newest mark are read after the init. If
 the counter is below an epoch in the WAL or in a mark, it is read again behind an acknowledged write; if it is still
 below, it is lost. Counter and markers go out in one transaction. The transaction is committed only if every marker lies
-right where its shard was read to: no deposed leader has then hidden a newer marker, or a frame that this one is to
-follow. If a marker does not lie beyond its shard's mark, or the newest epoch's marker is not there, the WAL has lost
-its end.
+right where the reading of its shard ended: then no deposed leader has hidden a newer marker, or a frame that the claim
+must follow. If a marker does not lie beyond its shard's mark, or the newest epoch's marker is not there, the WAL has
+lost its end.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _KEEPS = (
 
 
 class _Found(NamedTuple):
-    """What a claim follows: the newest counter, and each shard's last frame and newest mark."""
+    """The state that a claim follows: the newest counter, and each shard's last frame and newest mark."""
 
     counter: Epoch
     tails: Sequence[Tail]
@@ -52,8 +52,8 @@ class _Found(NamedTuple):
 
 
 def _behind(mark: Mark, tail: Tail) -> Tail:
-    """The tail of a shard. If the shard was trimmed to its mark, its tail is the mark's; a log without frames that
-    starts before the mark has lost frames."""
+    """The tail of a shard. If the shard was trimmed up to its mark, the mark gives the tail. If the log starts before
+    the mark but has no frames, frames are lost."""
     is_trimmed = not tail.number and tail.start > mark.offset
     return Tail(mark.number, mark.group, mark.epoch, tail.end) if is_trimmed else tail
 
@@ -119,7 +119,7 @@ class Claiming:
             return writer
 
     def _read(self, producer: TransactionalProducer) -> _Found:
-        """Read what the next epoch depends on: all of it after the init of `producer`, and at the same time."""
+        """Read all that the next epoch depends on, after the init of `producer`, with parallel requests."""
         config, clock, request_s = self._config, self._timing.clock, self._timing.request_s
         tails_now = partial(read_tails, self._kafka, config.journal, config.uuid, config.shards, clock, request_s)
         try:
@@ -130,7 +130,7 @@ class Claiming:
                 self._require_same_journal(rows)
                 tails, marks = tailing.result(), marking.result()
             except BaseException:
-                wait(asked, self._timing.request_s)  # no request may run on into the next try
+                wait(asked, self._timing.request_s)  # every request must have ended before the next try begins
                 raise
             counter = self._newest(rows, tails, marks)
             tails = [_behind(mark, tail) for mark, tail in zip(marks, tails, strict=True)]
@@ -149,8 +149,8 @@ class Claiming:
         return [found[shard].mark for shard in range(self._config.shards)]
 
     def _require_same_journal(self, rows: ControlRows) -> None:
-        """Raises StateError for a journal that was made anew. A standby looked at its topics some time ago; in topics
-        that were made anew since every frame is a stranger's."""
+        """Raises StateError for a journal that was deleted and made again. A standby checked its topics some time ago;
+        the frames in topics made since then belong to another journal."""
         if rows.identity is not None and rows.identity.journal != self._config.uuid:
             raise StateError(f"journal {self._config.journal} was made anew: close this one, and start another")
 
@@ -170,10 +170,10 @@ class Claiming:
         return rows.epoch
 
     def _require_whole(self, found: _Found, places: Sequence[int]) -> None:
-        """Called before the claim is committed, whose markers are at `places`. Raises StaleReadError, and
-        CorruptionError for a WAL that has lost its end: what the tables have of it, or the newest epoch's marker.
+        """Called before the claim is committed; its markers lie at `places`. Raises StaleReadError, and CorruptionError
+        for a WAL that has lost its end: frames that the tables prove, or the newest epoch's marker.
 
-        A marker that is missing is mended by `repair control`, but only where no shard has lost what its tables have.
+        `repair control` mends a missing marker, but only if no shard has lost frames that its tables prove.
         """
         name, counter = self._config.journal, found.counter
         for shard, (place, tail, mark) in enumerate(zip(places, found.tails, found.marks, strict=True)):
@@ -211,7 +211,8 @@ class Claiming:
     def _resolve(
         self, producer: TransactionalProducer, claim: Claim, until: float, reason: str
     ) -> tuple[TransactionalProducer, Standing]:
-        """A new producer, and whether the claim is there. Raises FencedError if another activation's claim is."""
+        """A new producer, and whether the claim is in the control rows. Raises FencedError if another activation's
+        claim is."""
         log.warning("epoch %d: markers of unknown outcome; check, init, check: %s", claim.epoch, reason)
         producer.close()
         try:
@@ -222,7 +223,7 @@ class Claiming:
             ) from error
 
     def _again(self, producer: TransactionalProducer, until: float, stale: StaleReadError) -> TransactionalProducer:
-        """A new producer for another try. Nothing was claimed, because a deposed leader has answered a read."""
+        """A new producer for another try. Nothing was claimed yet, because a read was answered by a deposed leader."""
         producer.close()
         if self._timing.clock() >= until:
             raise stale
@@ -231,7 +232,8 @@ class Claiming:
         return self._fence.initialise(until, self._require_open)
 
     def _regain(self, writer: Writer, until: float) -> None:
-        """Have the writer check, init, check: the claim is there, and its producer is not to be trusted."""
+        """Have the writer check, init, check: the claim is in the control rows, but its producer cannot be trusted any
+        more."""
         try:
             writer.regain(until, self._require_open)
         except BaseException:

@@ -1,8 +1,8 @@
 """Clients that are made and connected before they are needed: for a node's next activation, and for its leaving.
 
-Only connections are older than the call that takes a client, never answers. A producer that waits here was never
-initialised, because that would fence the active node. A reader that waits here has read nothing, and asks the brokers
-whatever it is asked. Each client is given out once.
+A client that waits here has a connection and nothing else. A producer was never initialised, because that would fence
+the active node; a reader has read nothing, so that no answer is older than the call that takes it. Each client is given
+out once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from journal.topics.names import control_topic, wal_topic, writer_id
 log = logging.getLogger(__name__)
 
 _REST_S = 1.0
-"""How long no client is made after one was taken: the taker needs the processor just then."""
+"""How long after a client was taken no new one is made, because the taker needs the processor just then."""
 
 
 class _Client(Protocol):
@@ -68,7 +68,7 @@ class _Kept(Generic[_T]):
                 return
             if not made:
                 if answered or self._client is not client:
-                    return  # it still waits here, or somebody has taken it
+                    return  # no broker answered: close it, unless somebody has taken it meanwhile
                 self._client = None
         client.close()
 
@@ -116,7 +116,8 @@ class AheadClients:
         return self._clock() >= self._rests_until and not all(kept.waits for kept in self._all)
 
     def keep(self, timeout_s: float) -> None:
-        """Make and connect every client, each within `timeout_s`. Just after one was taken nothing is done."""
+        """Make and connect every client, each within `timeout_s`. It does nothing for a short time after a client was
+        taken."""
         for kept in self._all:
             if self._clock() >= self._rests_until:
                 kept.keep(timeout_s)

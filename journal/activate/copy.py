@@ -26,7 +26,7 @@ from journal.topics.control_rows import ControlRows
 from journal.v1.journal_pb2 import Identity, Mark
 
 FIT_LAG_MS = 10_000
-"""How far a copy may be behind and still count as fit. An activation takes about as long to catch up."""
+"""How far behind a copy may be and still count as fit. An activation takes about as long to catch up."""
 
 
 class TableCopy:
@@ -85,17 +85,17 @@ class TableCopy:
 
     @property
     def identity(self) -> Identity:
-        """The journal that this is a copy of. Raises StateError while it is not open."""
+        """The identity of the journal that this copy belongs to. Raises StateError while the copy is not open."""
         return self._require_tables().identity
 
     @property
     def rows(self) -> ControlRows:
-        """The control rows as of when the copy was opened. Raises StateError while it is not open."""
+        """The control rows that were read when the copy was opened. Raises StateError while the copy is not open."""
         return self._require_tables().rows
 
     @property
     def topics_checked(self) -> bool:
-        """Whether the journal's topics were as they must be at a look not long ago."""
+        """Whether the last check of the journal's topics was a short time ago and found no fault."""
         return self._readiness.checked
 
     @property
@@ -117,8 +117,8 @@ class TableCopy:
             self._readiness.start()
 
     def end_following(self) -> None:
-        """The copy is about to be closed: no state is loaded any more to be kept warm, and a scan for one ends soon.
-        Takes no lock: `lend` may hold it, and wait for such a scan."""
+        """Note that the copy is about to be closed: no state is kept warm any more, and a scan under way ends soon. It
+        takes no lock, because `lend` may hold the lock while it waits for such a scan."""
         self._ending = True
         following = self._following
         if following is not None:
@@ -132,7 +132,7 @@ class TableCopy:
         return Fitness(False, "the copy is not followed", 0, 0) if follower is None else follower.fitness
 
     def close(self) -> None:
-        """Follow no more and let the directory go. Journals that use the copy are to be closed before."""
+        """Stop following and release the directory. The caller must close journals that use the copy first."""
         self.end_following()
         self._readiness.close()
         with self._lock:
@@ -169,8 +169,8 @@ class TableCopy:
         """Give the copy to an activation: the caller's thread owns it from now on. Waits for the follower's last poll,
         or for the end of its scan for a new loader.
 
-        Raises StateError while another journal has the copy. Raises OperatingError if the copy was not compared for
-        long and Kafka does not say whether it is still one of the table, and what reopening it after an error raises.
+        Raises StateError while another journal has the copy. Raises OperatingError if the last comparison of copy and
+        table is too old and Kafka does not answer a new one, and what reopening the copy after an error raises.
         """
         with self._lock:
             tables = self._require_tables()
@@ -188,7 +188,8 @@ class TableCopy:
             return tables, self._following
 
     def keep_lent(self, watch: Watch) -> None:
-        """Have a thread follow the tables again after an activation, for `watch`. The state belongs to the journal."""
+        """Have a thread follow the tables again after an activation; it calls `watch`. The state belongs to the journal
+        that has the copy."""
         with self._lock:
             tables = self._require_tables()
             tables.listen(None)
@@ -197,8 +198,8 @@ class TableCopy:
             self._start(Follower(tables, watch=watch, fit_lag_ms=self._fit_lag_ms))
 
     def give_back(self, error: BaseException | None = None) -> None:
-        """Take the copy back, when the journal is closed or its activation ended in `error`: follow it as before
-        `lend`."""
+        """Take the copy back and follow it as before `lend`. The journal was closed, or its activation ended in
+        `error`."""
         with self._lock:
             if not self._lent:
                 return

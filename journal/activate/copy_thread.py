@@ -1,9 +1,9 @@
 """Follower: the thread that keeps an open copy of the tables up to date while no activation uses it.
 
-On a standby it also keeps the state warm (`Following`), and knows whether the node could take over. An error costs no
-more than time: the follower reads again from where the copy stands, and builds a copy anew that is damaged, deleted, or
-of a table that was made anew. It compares copy and table now and then, and at once after its process was stopped for a
-while.
+On a standby it also keeps the state warm (`Following`), and knows whether the node could take over. An error costs only
+time: the follower reads again from the place where the copy stands. It builds the copy anew if that is damaged or
+deleted, or if the table was deleted and created again. It compares copy and table now and then, and at once after its
+process was stopped for a while.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ ACTIVE_POLL_S = 0.5
 _LOOK_EVERY_S = 1.0
 _LOOK_S = 1.0
 _COMPARE_EVERY_S = 5.0
-"""How often the copy is compared with the table. A process that stood still for so long may have missed that the table
-was made anew."""
+"""How often the copy is compared with the table. The copy must also be compared after the process stood still for as
+long, because the table may have been deleted and created again meanwhile."""
 _AGAIN_S = 0.5
 _LATER_S = 5.0
 _LATER_MAX_S = 300.0
@@ -50,22 +50,24 @@ class Watch(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Fitness:
-    """Whether a take-over with a copy would be warm. With a plain loader: whether the copy is ready to be loaded."""
+    """Whether a take-over with a copy would be warm. For a plain loader it says whether the copy is ready to be
+    loaded."""
 
     fit: bool
     why_not: str
     lag_offsets: int
     """How many offsets of the table the copy lacked at the last look."""
     lag_ms: int
-    """How long ago the copy had all that was in the table."""
+    """How long ago the copy had all rows of the table."""
     built: bool = False
-    """Whether the copy can be read. An activation waits at its gate until it can be."""
+    """Whether the copy can be read. An activation waits at its gate until then."""
 
 
 class Follower:
     """The thread. It owns `tables` from `start` until `stop` has returned.
 
-    Its many attributes are what one turn leaves for the next: the last error, the last looks, and what was found.
+    Its many attributes carry results from one turn to the next: the last error, and the times and results of the last
+    looks.
     """
 
     def __init__(
@@ -93,7 +95,7 @@ class Follower:
         self._ends: dict[int, int] = {}
         self._looked_at = 0.0
         self._known = False
-        """Whether the last look was answered."""
+        """Whether Kafka answered the last look."""
         self._turned_at = self._asked_at = LONG_AGO
         """When the last turn began, and when the copy was last compared with the table."""
         self._whole_at = time.monotonic()
@@ -111,8 +113,8 @@ class Follower:
 
     @property
     def fitness(self) -> Fitness:
-        """What the last look found. A follower that has not looked for too long counts as that far behind: it waits for
-        a loader or a disk, for example. Any thread may ask."""
+        """The result of the last look. If the follower has made none for long (it waits for a loader or a disk, for
+        example), it counts as that far behind. Any thread may ask."""
         found, age_ms = self._found, int((time.monotonic() - self._found_at) * 1000)
         if not found.fit or age_ms <= self._fit_lag_ms:
             return found
@@ -120,7 +122,8 @@ class Follower:
 
     @property
     def was_away(self) -> bool:
-        """Whether the stopped follower had not turned for a while, because the process or the machine was suspended."""
+        """Whether the stopped follower had made no turn for a while, because the process or the machine was
+        suspended."""
         return self._turned_at.age_s >= _COMPARE_EVERY_S
 
     # ---- its thread ------------------------------------------------------------------------------------------------
@@ -130,7 +133,7 @@ class Follower:
             try:
                 self._turn()
             except (OperatingError, CorruptionError) as error:
-                # only the first is an error in the log: a disk that is full stays so for a while
+                # only the first error is logged as one, because a full disk, for example, fails every turn
                 level = logging.ERROR if self._met is None else logging.DEBUG
                 log.log(level, "the local copy cannot follow: %s", error)
                 self._meet(error, _AGAIN_S if isinstance(error, OperatingError) else self._later())
@@ -171,7 +174,7 @@ class Follower:
         if self._watch is not None:
             self._watch.seen(replica.marks())
         if self._following is not None:
-            # told before a scan of the copy, which may take long: an activation may wait for the scan
+            # the call comes before a scan of the copy, which may take long, because an activation may wait for the scan
             if replica.readable != self._found.built:
                 self._found = replace(self._found, built=replica.readable)
             self._keep_warm(self._following)
@@ -203,7 +206,8 @@ class Follower:
     # ---- fitness ---------------------------------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """Ask now and then where the table ends. The copy had everything at that time, once it has read so far."""
+        """Ask now and then where the table ends. Once the copy has read up to that end, it had all rows at the time of
+        the question."""
         replica, now = self._tables.replica, time.monotonic()
         if now - self._looked_at >= _LOOK_EVERY_S:
             self._looked_at = now

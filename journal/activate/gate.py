@@ -14,12 +14,12 @@ from journal.v1.journal_pb2 import Mark
 from journal.wal.fencing import Standing, standing_of
 
 AtGate = Callable[[Mapping[int, Mark]], None]
-"""A callable that is told again and again, while a gate is shut, the marks of the shards that it waits for. What it
-raises ends the activation. It does not block."""
+"""A callable that is told, again and again while a gate is shut, the marks of the shards that it waits for. An error
+that it raises ends the activation. It must not block."""
 
 
 def wait_on(waiting: Mapping[int, Mark]) -> None:
-    """The `AtGate` that waits for the shards until the gate's time-out, whatever keeps them."""
+    """The `AtGate` that waits until the gate's time-out, whatever the reason for which the shards do not pass."""
 
 
 class Gate:

@@ -1,4 +1,5 @@
-"""Single records read back while a journal is active: from the local copy, or from the WAL before it has them."""
+"""Reads single records while a journal is active: from the local copy, or from the WAL while the copy does not have
+them yet."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from journal.wire.ids import shard_of
 from journal.wire.keys import record_key
 
 _PAUSE_S = 0.02
-"""The pause between two looks at how far the copy is."""
+"""The pause between two looks at the copy's marks."""
 
 
 class Lookup:
@@ -47,15 +48,14 @@ class Lookup:
         return self._copy.mark(shard).offset
 
     def read_at(self, record_id: int, offsets: tuple[int, int], timeout_s: float) -> bytes | None:
-        """The data of a record that the frames between two WAL offsets (first and last) of its shard add. If those
-        frames were trimmed, it waits until the copy has come so far, and gives what the copy has. Raises
-        DeadlineError."""
+        """The data of a record that a frame between two WAL offsets (first and last) of its shard adds. If these frames
+        were trimmed, it waits until the copy has reached them, and gives the copy's data. Raises DeadlineError."""
         until = self._clock() + timeout_s
         shard = shard_of(record_id, self._identity.shards)
         try:
             return self._read_wal(record_id, shard, offsets, timeout_s)
         except GapError as error:
-            # only what the tables have is trimmed
+            # only frames that the tables have already are trimmed, so the copy will have them
             while self.applied(shard) < offsets[1]:
                 if self._clock() >= until:
                     raise DeadlineError(f"the local copy lacks what was trimmed: {error}") from error

@@ -1,8 +1,8 @@
 """Readiness: a standby connects its clients and checks its journal's topics before it activates, so that the activation
 need not.
 
-No answer that decides anything is kept here: who is active, what the epoch is and where the WAL ends is asked for when
-it is needed.
+No answer that decides anything is kept here: an activation asks itself who is active, what the epoch is, and where the
+WAL ends.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ log = logging.getLogger(__name__)
 _EVERY_S = 2.0
 """How often connections are used, so that brokers do not close them."""
 _LOOK_S = 0.2
-"""How often the thread checks whether a client was taken. This is short, as the next activation may come soon."""
+"""How often the thread checks whether a client was taken. The interval is short, because the next activation may come
+soon."""
 _CONNECT_S = 2.0
 _CHECK_EVERY_S = 60.0
 _CHECK_COUNTS_S = 180.0
@@ -48,12 +49,12 @@ class Readiness:
         self._thread: threading.Thread | None = None
 
     def note_check(self) -> None:
-        """Note that the journal's topics were just found to be as they must be."""
+        """Note that the journal's topics were just checked and have no fault."""
         self._checked = self._identity(), time.monotonic()
 
     @property
     def checked(self) -> bool:
-        """Whether the topics were as they must be at the last look, and that look was not long ago."""
+        """Whether the last check of the topics found no fault, and was a short time ago."""
         if self._checked is None:
             return False
         identity, at = self._checked

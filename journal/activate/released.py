@@ -1,4 +1,5 @@
-"""The release of a journal: an active node that ends in order writes it, so that nobody waits to find the node dead."""
+"""The release of a journal: an active node writes it when it ends in order, so that no other node waits for its session
+to run out."""
 
 from __future__ import annotations
 

@@ -47,8 +47,8 @@ _STEP_S = 1.0
 class JournalRuntime:
     """The common part of `Journal` and `BlockingJournal`. Calls of its lifecycle block.
 
-    It has more than a dozen attributes because it holds all that one process has of a journal: settings and listeners,
-    the copy, the core, two threads, and what the activation gave.
+    It has more than a dozen attributes because it holds all parts of a journal in one process: settings and listeners,
+    the copy, the core, two threads, and the results of the activation.
     """
 
     def __init__(
@@ -65,10 +65,10 @@ class JournalRuntime:
         """`on_critical` is called once when the journal is fenced or fails, from a thread of the journal's that `close`
         waits for.
 
-        `copy` is an open copy of the tables that outlives this journal; without one it has its own, `copy_name`:
-        processes on one machine need different ones.
-        `at_gate` is told of the shards that an activation waits for, in its thread, and may end it with an error.
-        `room_wait_s` is how long an append blocks when the queue is full.
+        `copy` is an open copy of the tables that outlives this journal. Without one the journal opens its own copy with
+        the name `copy_name`; processes on one machine need different names. `at_gate` is told of the shards that an
+        activation waits for, in its thread, and may end it with an error. `room_wait_s` is how long an append blocks
+        when the queue is full.
         """
         self._settings = settings
         self._on_critical = on_critical
@@ -112,7 +112,8 @@ class JournalRuntime:
 
     @property
     def current(self) -> bool:
-        """Whether this node may hand out what it holds: it is active, and knew so recently (`fence_check_ms`)."""
+        """Whether this node may deliver messages: it is active, and a successful commit within `fence_check_ms` has
+        proven it."""
         return self._core is not None and self._core.current
 
     def start(self) -> ControlRows:
@@ -148,8 +149,8 @@ class JournalRuntime:
     def run_activation(self, loader: Loader | None = None) -> ActivationReport:
         """Become the active node. Raises FencedError, GateTimeoutError, or what a loader raises.
 
-        `loader` is told the state. Without one, the loader that follows the copy has the state, except for the last of
-        it. After a GateTimeoutError or the loader's error it may be called again.
+        `loader` is told the state. Without one, the loader that follows the copy is used, which lacks only the newest
+        changes. After a GateTimeoutError or the loader's error it may be called again.
         """
         core, identity = self._core, self._identity
         if core is None or identity is None:
@@ -196,7 +197,8 @@ class JournalRuntime:
             self._give_back(error)
             epoch = activation.report.epoch
             if epoch and not isinstance(error, FencedError):
-                # so the next node need not wait until this one, which writes no more, is found silent
+                # the next node need not wait until the silence of this one is noticed, because this one writes nothing
+                # more
                 say_left(self._kafka, self._settings, identity, epoch, to="")
             raise
         self.loader = state.loader if isinstance(state, Following) else state
@@ -248,7 +250,8 @@ class JournalRuntime:
             core.step_down(JournalError(f"the writer failed: {error!r}"))
 
     def seen(self, marks: Mapping[int, Mark]) -> None:
-        """Step down when the local copy shows another activation that is no older. (`Watch` has this call.)"""
+        """Step down when the local copy shows another activation with the same or a newer epoch. (`Watch` has this
+        call.)"""
         claim = self._claim
         newer = [mark.epoch for mark in marks.values() if claim and standing_of(claim, mark) is Standing.NEWER]
         if newer:
@@ -261,17 +264,17 @@ class JournalRuntime:
         self.require_core().step_down(JournalError(f"the local copy failed: {error!r}"))
 
     def end_activation(self) -> None:
-        """Have an activation that is under way end with ClosedError, as `close` does, without waiting for that. No
-        other begins. The journal is still to be closed."""
+        """Make an activation that is under way end with ClosedError, as `close` does, without waiting for its end. No
+        other activation begins. The journal must still be closed."""
         self._closing.set()
 
     def close(self, *, to: str = "") -> None:
         """Write what was accepted, write a control row that this node left, and release everything. Waits for a `start`
         that is under way.
 
-        `to` is the standby that is to follow: the row names it, and it acts at once. An activation that is under way
-        ends first, with ClosedError, when its current request is answered or the loader returns. Raises StateError if
-        the activation itself calls this, in a callback.
+        `to` is the standby that shall become active: the row names it, and it activates at once. An activation that is
+        under way ends first, with ClosedError, when its current request is answered or the loader returns. Raises
+        StateError if the activation itself calls this, in a callback.
         """
         require_no_callback("close the journal")
         self._closing.set()

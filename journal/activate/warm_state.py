@@ -1,8 +1,8 @@
 """Following tells the loader of a standby node what changes in its copy, so that an activation need not load it.
 
 A `Replica` tells it the rows of every checkpoint that it wrote. Once the copy can be read, a new loader is told all of
-it, and from then on only what changed. `finish` adds the transactions in doubt. It costs as much as they and the
-changes since `keep_up` do; no record is scanned.
+it, and from then on only what changed. `finish` adds the transactions in doubt. Its time depends on their number and on
+the changes since the last `keep_up`; it scans no records.
 
 It has no thread: the owner of the replica and its store calls it between two polls.
 """
@@ -36,7 +36,7 @@ from journal.wire.rows import only_update
 log = logging.getLogger(__name__)
 
 CHUNK = 4096
-"""The number of records after which a scan looks whether its state is still wanted."""
+"""The number of records after which a scan checks whether its state is still wanted."""
 _RECORD_TAG_BYTE = RECORD_TAG[0]
 
 _Rows = dict[bytes, bytes | None]
@@ -68,11 +68,11 @@ class Following:
         self._ended = False
 
     def end(self) -> None:
-        """Keep no state warm any more. A scan that is under way ends at its next chunk. Any thread may call this."""
+        """Stop keeping a state warm. A scan that is under way ends at its next chunk. Any thread may call this."""
         self._ended = True
 
     def restart(self) -> None:
-        """Begin anew with a new loader, as if nothing had been told."""
+        """Begin again with a new loader, which has been told nothing."""
         self._live = self.loader = self.failure = None
         self._changes.clear()
         self.finished = False
@@ -84,7 +84,7 @@ class Following:
 
     @property
     def follows(self) -> bool:
-        """Whether the loader can be kept warm. True as long as there is none."""
+        """Whether the loader can be kept warm. True as long as no loader exists."""
         return self.loader is None or isinstance(self.loader, FollowingLoader)
 
     # ---- what the replica tells ------------------------------------------------------------------------------------
@@ -101,14 +101,15 @@ class Following:
     # ---- keeping warm ----------------------------------------------------------------------------------------------
 
     def warm_up(self, replica: Replica) -> None:
-        """Bring the loader to where the copy stands, with a new loader and one scan if it has no state."""
+        """Bring the loader up to the place where the copy stands. If there is no state yet, a new loader is filled by
+        one scan."""
         if self._live is not None:
             self.keep_up()
         elif replica.readable and self.failure is None and self.follows and not self._ended:
             self._guarded(lambda: self._begin(replica))
 
     def keep_up(self) -> None:
-        """Bring a warm loader to where the copy stands."""
+        """Bring a warm loader up to the place where the copy stands."""
         if self._changes:
             self._guarded(self._tell_changes)
 
@@ -163,10 +164,10 @@ class Following:
     def _whole(
         self, record_id: int, rows: _Rows
     ) -> tuple[int, int, bytes, Sequence[LoadedUpdate], tuple[int, int, int]] | None:
-        """A record as it is now, or None if it is gone. `rows` are the newest rows that were written of it.
+        """The present state of a record, or None if it was deleted. `rows` are the newest rows written for the record.
 
         The engine writes a record's own row only when it adds the record, and the rows of its updates after that. So if
-        the record's own row is among `rows`, they are all its rows.
+        the record's own row is among `rows`, they are all rows of the record.
         """
         key = record_key(record_id)
         if key in rows:
@@ -183,7 +184,8 @@ class Following:
     # ---- activation ------------------------------------------------------------------------------------------------
 
     def is_at(self, marks: Mapping[int, Mark]) -> bool:
-        """Tell the loader what it lacks; returns whether it then has the state of `marks`, at which the copy stands."""
+        """Tell the loader the changes that it lacks; returns whether it then has the state of `marks`, at which the
+        copy stands."""
         self.keep_up()
         if self._live is None:
             return False
@@ -195,8 +197,8 @@ class Following:
         return self._live is not None
 
     def finish(self, marks: Mapping[int, Mark], told: Callable[[int, int], None]) -> tuple[Acceptance, LoadCounts]:
-        """Complete `loader` with the state of `marks`, at which the copy stands. Loads it if the loader has another
-        one.
+        """Complete `loader` with the state of `marks`, at which the copy stands. If the loader has another state, all
+        is loaded.
 
         Raises whatever the loader raises, RowError, CountError, LocalStorageError.
         """
@@ -222,7 +224,7 @@ class Following:
 
 
 class _Collecting:
-    """A loader that passes records on, and also collects which ones live."""
+    """A loader that passes records on to another one, and also collects the ids of live records."""
 
     def __init__(self, loader: Loader, live: LiveRecords, require_wanted: Callable[[], None]) -> None:
         self.begin = loader.begin

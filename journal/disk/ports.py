@@ -9,7 +9,7 @@ from journal.fold.rows import Base, Change
 
 
 class Snapshot(Base, Protocol):
-    """A store's rows at one moment. It does not show what is written later."""
+    """A store's rows at one moment. Later writes do not show in it."""
 
     def close(self) -> None: ...
 
@@ -18,8 +18,8 @@ class LocalStore(Base, Protocol):
     """Rows (as a `Base`) and a few named values. One process uses it, and one thread writes."""
 
     def packed(self, rows: Iterable[Change]) -> Callable[[Mapping[bytes, bytes]], None]:
-        """Prepare rows without writing them. The function that this gives writes them, and has less to do than `write`.
-        Call it once at most; the store stays open as long as anything refers to the function."""
+        """Prepare a batch of rows without writing it; returns a function that writes it, in less time than `write`
+        takes. Call the function at most once; the store stays open as long as a reference to it exists."""
 
     def write(self, rows: Iterable[Change], named: Mapping[bytes, bytes], *, durable: bool = True) -> None:
         """Write one batch: after a killed process, all of it is there or nothing. Raises LocalStorageError.
@@ -39,7 +39,7 @@ class LocalStore(Base, Protocol):
     def snapshot(self) -> Snapshot: ...
 
     def clear(self) -> None:
-        """Drop everything. The store is then as new, and is set up for being filled rather than read until the next
-        `flush`."""
+        """Drop all rows and values. The store is then empty, and set up for being filled rather than read until the
+        next `flush`."""
 
     def close(self) -> None: ...

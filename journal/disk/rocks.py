@@ -63,18 +63,19 @@ def open_copy(directory: Path, *, files_max: int = STORE_FILES) -> RocksStore:
 
 
 def _delete(directory: Path) -> None:
-    """Delete a store. RocksDB opens nothing that a broken off deletion leaves, because its files could be of different
-    moments."""
+    """Delete a store. If the deletion is broken off, RocksDB must not open the rest, because the remaining files could
+    be of different moments."""
     try:
         (directory / _CURRENT).unlink(missing_ok=True)
-        if directory.exists():  # somebody may have deleted it
+        if directory.exists():  # another process or the user may have deleted it already
             shutil.rmtree(directory, onerror=_unless_gone)
     except OSError as error:
         raise local_error("clear", directory, error) from error
 
 
 def _unless_gone(_: object, __: str, met: tuple[type[BaseException], BaseException, object]) -> None:
-    """Raises what deleting a file met, unless the file is gone: a cursor that ends meanwhile removes files too."""
+    """Raises the error that deleting a file met, unless the file no longer exists: a cursor that ends at the same time
+    removes files too."""
     if not isinstance(met[1], FileNotFoundError):
         raise met[1]
 
@@ -83,15 +84,15 @@ class RocksStore:
     """A `LocalStore` in a directory. Raises LocalStorageError if another process holds the directory or the disk
     refuses. Half of its attributes are parts of the open store, which come and go together.
 
-    After a failed write RocksDB takes no more writes. It looks for room by itself every five seconds, and then takes
-    only as much as a write buffer. So a store that has failed is opened anew when it is asked for a named value, which
-    every copy does first when it starts over.
+    After a failed write RocksDB refuses further writes. It checks for free disk space every five seconds, and then
+    accepts only one write buffer. So a store that has failed is opened again when it is asked for a named value, which
+    is the first step of every copy that starts over.
 
-    The writer waits here for a disk that takes less than is written; other threads run meanwhile.
+    If the disk is slower than the writer, the writer waits here; other threads run meanwhile.
     """
 
     def __init__(self, directory: Path, *, files_max: int = STORE_FILES) -> None:
-        """`files_max` bounds the files that RocksDB has open for tables; it has some ten others open."""
+        """`files_max` bounds the table files that RocksDB keeps open; some ten other files are open besides."""
         self._directory = directory
         self._files_max = files_max
         self._is_open = False
@@ -120,8 +121,8 @@ class RocksStore:
         self._filling = filling
 
     def _fail(self, doing: str, error: Exception) -> LocalStorageError:
-        """The error of something that failed. A write may meet damage too: a compaction reads, and RocksDB then refuses
-        every write."""
+        """The error to raise for RocksDB's `error`. A write may meet damage too, because a compaction reads, and
+        RocksDB then refuses every write."""
         self._failed = True
         return local_error(doing, self._directory, error)
 

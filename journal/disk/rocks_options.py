@@ -10,8 +10,8 @@ CACHE_BYTES = 128 * 1024 * 1024
 """Bytes of blocks that all stores of a process keep in memory together."""
 
 BUFFERS_BYTES = 128 * 1024 * 1024
-"""Bytes of write buffers of all stores of a process together. Beyond it, each store that is written is flushed, however
-little it has. As much again may wait for the disk; then nothing more is written."""
+"""Bytes of write buffers of all stores of a process together. Beyond this bound, each store that is written is flushed,
+even if it has only a few bytes. The same amount again may wait for the disk; then writers wait."""
 
 WRITE_BUFFER_BYTES = 32 * 1024 * 1024
 """Bytes of the write buffer of one table."""
@@ -32,14 +32,14 @@ _LOG_BYTES = 64 * 1024 * 1024
 """Bytes of RocksDB's own log, which a start after a crash reads. The log is kept for the table that was flushed longest
 ago."""
 _ARENA_BYTES = 64 * 1024
-"""Smallest size of a write buffer. RocksDB's 1 MiB is much for three tables in each of 256 shards."""
+"""Smallest size of a write buffer. RocksDB's 1 MiB would be too much for three tables in each of 256 shards."""
 _BLOOM_BITS = 10
 _COMPACTED_FILES = 8
-"""Number of files at which they are merged, instead of RocksDB's 4. A row is merged half as often, and a read looks
-into a few more files."""
+"""Number of table files at which they are merged, instead of RocksDB's 4. So a row is merged half as often, and a read
+looks into a few more files."""
 _COMPACTED_FILES_FILLING = 16
 _NEVER = 1 << 30
-"""A value for RocksDB's own limits on writing that is never reached: a store waits in its `Room` instead."""
+"""A value for RocksDB's own limits on writing that is never reached, because a store waits in its `Room` instead."""
 
 
 @cache
@@ -53,12 +53,12 @@ def write_buffers() -> WriteBufferManager:
 
 
 def store_options(files_max: int, *, filling: bool = False) -> Options:
-    """Options of a table. With `filling` they are for a table that is filled, and then opened anew before it is read
-    much.
+    """Options of a table. With `filling` they suit a table that is being filled, and that is opened again with other
+    options before it is read much.
 
-    Its files are merged less often and not compressed before that, because compression would take a core away from
-    reading the topic. Rows of a topic mostly come in the order of their keys, for which a skip list is cheaper than a
-    vector and its sort.
+    The files of such a table are merged less often and not compressed before that, because compression would take a
+    core away from reading the topic. Rows of a topic mostly come in the order of their keys, for which a skip list is
+    cheaper than a vector and its sort.
     """
     options = Options(raw_mode=True)
     options.create_if_missing(True)

@@ -1,9 +1,9 @@
-"""Waiting for a disk that takes less than is written.
+"""Makes a writer wait while the disk is slower than the writes.
 
-RocksDB then slows its writer down or stops it. rocksdict waits with Python's interpreter lock held, so that no other
-thread runs: no commit, and no heartbeat of a membership. So RocksDB's own limits are set out of reach
-(`rocks_options`). It takes all that it is given into memory, and `Room` makes the writer wait, with the lock released,
-before it is given more.
+RocksDB would slow its writer down or stop it by itself. But rocksdict waits with Python's interpreter lock held, so
+that no other thread runs meanwhile: no commit, and no heartbeat of a membership. So RocksDB's own limits are set out of
+reach (`rocks_options`), it takes all data into memory, and `Room` makes the writer wait before each write, with the
+lock released.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from journal.errors import LocalStorageError
 log = logging.getLogger(__name__)
 
 ROOM_TIMEOUT_S = 600.0
-"""Longest time that a store waits for a disk that takes nothing."""
+"""The longest time that a store waits for a disk that writes nothing."""
 
 _LOOK_S = 0.002
 
@@ -37,11 +37,10 @@ class Room:
     def __init__(self, directory: Path, db: Rdict, tables: Sequence[Rdict]) -> None:
         self._directory = directory
         self._db: list[Rdict] = [db, db.get_column_family("default")]
-        """The database twice: the second reference is left when all else is closed."""
+        """The database twice. The second reference is still there when all else is closed."""
         self._tables = list(tables)
         self._errors = 0
-        """Number of background errors that RocksDB has recovered from. All that it was given before them is in
-        files."""
+        """Number of background errors that RocksDB has recovered from. All data given to it before them is in files."""
 
     def wait(self) -> None:
         """Wait until there is room. A store that has failed does not wait: its next write raises the error."""
@@ -50,15 +49,15 @@ class Room:
             self._pause(until)
 
     def ease(self) -> None:
-        """Call this after a write. It has RocksDB write to disk what all stores hold in memory, if that is too much. So
-        a store that is not written any more does not hold up the others."""
+        """Call this after a write. If all stores together hold too much in memory, RocksDB writes it to disk. So a
+        store that gets no more writes does not block the others."""
         if not self._largest("num-immutable-mem-table"):
             self._errors = self._background_errors()
         if write_buffers().get_usage() > BUFFERS_BYTES:
             self._begin_flush()
 
     def flush(self) -> None:
-        """Wait until all that was written is in files."""
+        """Wait until all written data is in files."""
         until = time.monotonic() + ROOM_TIMEOUT_S
         self._begin_flush()
         while self._largest("num-immutable-mem-table") and not self._has_failed():
@@ -67,7 +66,7 @@ class Room:
             self._tables[number].flush()  # nothing is left to flush, or this raises RocksDB's error
 
     def close(self) -> None:
-        """Close the tables, whatever errors that meets. What is not in a table's file is in the store's log.
+        """Close the tables, and ignore errors. Rows that are in no table file yet are in the store's log.
 
         No file is made in the directory afterwards, even while a cursor keeps RocksDB open. When that cursor ends,
         obsolete files are deleted.
@@ -88,7 +87,7 @@ class Room:
         self._db[1].cancel_all_background(False)
         while any(self._db[1].property_int_value(f"rocksdb.num-running-{what}") for what in ("compactions", "flushes")):
             self._pause(until)
-        self._db[1].cancel_all_background(True)  # jobs that had not begun end at once
+        self._db[1].cancel_all_background(True)  # jobs that have not begun are dropped at once
 
     def _begin_flush(self) -> None:
         for number in range(len(self._tables)):

@@ -1,4 +1,4 @@
-"""Reading RocksDB with cursors. A cursor that cannot read just ends; here that raises an error."""
+"""Reads RocksDB with cursors. A cursor of RocksDB that cannot read on just ends; here this raises an error."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def check_cursor(cursor: RdictIter, directory: Path) -> None:
 
 
 def scan_rows(cursor: RdictIter, prefix: bytes, directory: Path) -> Iterator[Row]:
-    """Rows whose keys start with `prefix`, in the order of their keys. The cursor may be used otherwise between
+    """Rows whose keys start with `prefix`, in the order of their keys. Other code may use the cursor between two
     chunks."""
     return chain.from_iterable(_chunks(cursor, prefix, prefix, directory))
 
 
 def _chunks(cursor: RdictIter, prefix: bytes, start: bytes, directory: Path) -> Iterator[list[Row]]:
-    """Chunks of rows from `start` on. Hot path: rows are in the order of their keys, so only the last key of a chunk is
-    compared with the prefix."""
+    """Chunks of rows from `start` on. Hot path: keys are in order, so only the last key of a chunk is compared with the
+    prefix."""
     size = _FIRST_CHUNK_ROWS
     while chunk := _chunk(cursor, start, size, directory):
         last = chunk[-1][0]
@@ -58,7 +58,7 @@ def _chunk(cursor: RdictIter, start: bytes, size: int, directory: Path) -> list[
 
 
 def scan_records(table: Rdict, cursor: RdictIter, directory: Path) -> Iterator[Row]:
-    """The rows of all records as of the call.
+    """The rows of all records at the moment of the call.
 
     Hot path: an iterator makes one call into RocksDB for a row, where a cursor makes four. But when an iterator cannot
     read, it ends without an error. So a cursor of the same moment continues after the iterator's last row. Normally it

@@ -1,8 +1,8 @@
 """Directories for local copies. Each process takes the first one that no other process holds. So a restarted process
-finds its copy again, and several processes on one machine do not meet.
+finds its copy again, and several processes on one machine use different ones.
 
 A process that is about to end notes that in the directories that it holds (`announce_end`). A process that looks for a
-directory waits for such a one, instead of making a copy from nothing.
+directory waits for such a holder to end, instead of making a copy from nothing.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from journal.errors import LocalStorageError
 log = logging.getLogger(__name__)
 
 ENDING_WAIT_S = 12.0
-"""Longest time that a process waits for a directory whose holder is ending. A worker whose node was killed has 10 s to
-end in order (`journal.cli.child`)."""
+"""The longest time that a process waits for a directory whose holder is about to end. A worker whose node was killed
+has 10 s to end in order (`journal.cli.child`)."""
 
 _LOOK_S = 0.05
 _ENDING = b"ending\n"
@@ -32,8 +32,8 @@ _held: set[Slot] = set()
 
 
 class Slot:
-    """A directory that this process holds until `release` or until it ends. It holds it by the lock on a file beside
-    the directory, as long as this file is at its path. If somebody deletes the file, any process may take the
+    """A directory that this process holds until `release` or until the process ends. It holds the directory by a lock
+    on a file beside it. If somebody deletes that file, the lock protects nothing, and any process may take the
     directory."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
@@ -44,7 +44,7 @@ class Slot:
 
     @property
     def is_lost(self) -> bool:
-        """Whether this process holds the directory no longer."""
+        """Whether this process has lost the directory."""
         return not is_at(self._descriptor, _lock_of(self.path))
 
     def require(self) -> None:
@@ -67,7 +67,7 @@ class Slot:
         return f"{self.path} is no longer this process': {_lock_of(self.path)} was deleted while it ran"
 
     def mark(self, note: bytes) -> None:
-        """Leave a note for a process that finds the directory held."""
+        """Leave a note in the lock file for a process that finds the directory held."""
         os.pwrite(self._descriptor, note, 0)
 
     def release(self) -> None:
@@ -133,8 +133,8 @@ def _locked(path: Path) -> int | None:
 
 
 def take_slot(parent: Path, prefix: str, *, ending_wait_s: float = ENDING_WAIT_S) -> Slot:
-    """Take the first of `parent/prefix-0`, `parent/prefix-1`, … that is free. A directory whose holder is ending is
-    waited for, at most `ending_wait_s` in all. Raises LocalStorageError."""
+    """Take the first of `parent/prefix-0`, `parent/prefix-1`, … that is free. If the holder of one is about to end, it
+    waits for that, at most `ending_wait_s` in all. Raises LocalStorageError."""
     until = time.monotonic() + ending_wait_s
     paths = (parent / f"{prefix}-{number}" for number in count())
     return next(slot for path in paths if (slot := _hold_in_time(path, until)) is not None)

@@ -1,7 +1,7 @@
 """What RocksDB's error texts mean. rocksdict raises bare exceptions with these texts, and no other module reads them.
 
-A copy may be deleted only if it is damaged. A process without descriptors, a full disk, and files of another user say
-nothing about what is in the files. RocksDB calls some of these a "Corruption" too.
+A copy may be deleted only if its files are damaged. Missing file descriptors, a full disk, or files of another user
+prove no damage, although RocksDB calls some of these a "Corruption" too.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _MENDS = {
 
 
 def local_error(doing: str, directory: Path, error: Exception) -> LocalStorageError:
-    """The error that RocksDB's `error` means, met while doing something with the store in `directory`. It is
-    LocalDamageError if the files are not what was written, else LocalStorageError."""
+    """Our error for RocksDB's `error`, which an operation on the store in `directory` met. It is LocalDamageError if
+    the files are not what was written, else LocalStorageError."""
     what = f"cannot {doing} {directory}: {error}"
     words = str(error).replace(str(directory), "")
     if _HELD in words:

@@ -1,1 +1,1 @@
-"""Clients of Kafka, and the ports that they stand behind."""
+"""Clients of Kafka, and the protocols (ports) through which all other code uses them."""

@@ -36,7 +36,7 @@ def on_cluster(*operations: str) -> Need:
 
 
 class Access(NamedTuple):
-    """A client as the brokers' rules see it."""
+    """A client's user, for the brokers' access rules."""
 
     bootstrap_servers: str
     principal: str
@@ -66,15 +66,15 @@ class Request(NamedTuple):
     needs: tuple[Need, ...]
 
     def lacking(self, code: int) -> str:
-        """Says which permissions are missing and the commands that grant them. `code` is the request's error code; the
-        text is empty for an error that is not one of authorisation."""
+        """A text that names the missing permissions and the commands that grant them. `code` is the request's error
+        code; the text is empty if the error is not one of authorisation."""
         kind = _DENIED.get(code)
         return "; ".join(self.access.lacks(need) for need in self.needs if need.kind == kind)
 
 
 def access_of(bootstrap_servers: str, properties: Mapping[str, str]) -> Access:
-    """The access of a client with these properties. They name its user, or show that it has none. A user that is named
-    by a certificate or a ticket is known to the brokers alone, and is called NAME here."""
+    """The access of a client with these properties. The properties name its user, or show that it has none. If a
+    certificate or a ticket names the user, only the brokers know it, and it is called NAME here."""
     user = properties.get("sasl.username", "")
     protocol = properties.get("security.protocol", "plaintext").lower()
     return Access(bootstrap_servers, f"User:{user or ('ANONYMOUS' if protocol == 'plaintext' else 'NAME')}")

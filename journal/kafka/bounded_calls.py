@@ -1,4 +1,4 @@
-"""Calls of librdkafka that may never return: each runs in a thread that can be left behind."""
+"""Calls of librdkafka that may never return. Each runs in a thread that can be abandoned."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ def call_within(limit_s: float, call: Callable[[], T]) -> T:
     """Make a call in a thread of its own and give its result, or raise its error.
 
     Raises DeadlineError when the call takes longer than `limit_s`. The call then goes on in its thread. Nobody waits
-    for that thread, not even the end of the process, and it keeps its arguments for as long as it takes.
+    for that thread, not even the end of the process, and the thread keeps its arguments in memory until the call
+    returns.
     """
     outcome: Future[T] = Future()
     Thread(target=_run, args=(call, outcome), name="kafka-journal-call", daemon=True).start()

@@ -121,11 +121,11 @@ class KafkaCluster:
         def ask(left_s: float) -> dict[int, str | None]:
             deadline = self._clock() + left_s
             brokers = [node.id for node in self._describe_cluster(left_s).nodes]
-            for broker in brokers:  # librdkafka asks each broker for its own settings, with one call each
+            for broker in brokers:  # librdkafka asks each broker for its own settings, with one call for each broker
                 if broker not in found:
                     resource, limit_s = str(broker), deadline - self._clock()
-                    # One broker does not get all the time that is left: a dead one may no longer be counted after it
-                    # was asked.
+                    # One attempt does not get all the time that is left, because a broker that has just died would use
+                    # it up. By the next attempt the cluster may no longer count that broker.
                     config = self._configs(ResourceType.BROKER, [resource], min(limit_s, max(_ATTEMPT_S, limit_s / 2)))
                     found[broker] = config[resource].get(name)
             return {broker: found[broker] for broker in brokers}

@@ -1,9 +1,10 @@
 """How long commits take. The retry back-off of producers follows from it.
 
-A repeated EndTxn request leaves a copy that may still arrive, and would then commit half of the next transaction.
-librdkafka does not tell that it has repeated a request. But it repeats none sooner than its back-off, so a call that
-took less was served by one request. Where every commit takes longer than the usual back-off, each one would look
-repeated. So the next producer of the id gets a back-off that is longer than its commits take.
+When librdkafka repeats an EndTxn request, the first copy may still arrive later, and would then commit half of the next
+transaction. librdkafka does not report that it has repeated a request. But it repeats a request only after its
+back-off, so a call that took less time than that made one request. If every commit takes longer than the usual
+back-off, each one would look repeated. So the next producer of the id gets a back-off that is longer than its commits
+take.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ active for long."""
 _LONGER = 4
 """Factor between the usual time of a commit and the back-off: times of commits vary."""
 _KEPT = 4
-"""Number of the last calls of which the shortest counts: a call that a failure delayed says nothing of the others."""
+"""Number of the last calls from which the shortest is taken, because a call that a failure delayed says nothing about
+the others."""
 
 
 class CommitTimes:

@@ -40,7 +40,7 @@ class Deliveries:
         sent before the run."""
 
     def begin_run(self, topic: str, partition: int) -> PartitionReports:
-        """Begin a run: the records sent from now on go to this partition."""
+        """Begin a run: the records sent from now on go to `partition`."""
         reports = self._partitions.setdefault((topic, partition), PartitionReports())
         self._runs.append((reports, self.produced))
         return reports
@@ -65,7 +65,7 @@ class Deliveries:
     def offsets(self) -> list[int]:
         """Offsets in the order in which the records were sent. Call it once no record is `waiting`.
 
-        An offset is -1 where the broker does not tell it: the record had arrived already with an earlier request, whose
+        An offset is -1 if the broker did not tell it, because the record had arrived with an earlier request whose
         answer was lost.
         """
         if len(self._partitions) == 1:

@@ -27,7 +27,7 @@ _UNAVAILABLE = frozenset(
         KafkaError._TIMED_OUT_QUEUE,
         KafkaError._MSG_TIMED_OUT,
         KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._DESTROY_BROKER,  # librdkafka has just dropped the broker that it asked
+        KafkaError._DESTROY_BROKER,  # librdkafka raises it when it has just dropped the broker that it asked
         KafkaError._RESOLVE,
         KafkaError._WAIT_COORD,
         KafkaError._WAIT_CACHE,

@@ -147,8 +147,8 @@ class GroupsClient:
             raise
 
     def _let_go(self) -> None:
-        """Drops the client in a thread, because ending it may block. A list holds the only reference, and the thread
-        clears the list; not even the frames of an error refer to the client."""
+        """Drop the client in a thread, because ending it may block. The only reference is in a list, which the thread
+        clears; not even the frames of an error refer to the client."""
         last = [self._client]
         self._client = None
         threading.Thread(target=last.clear, name="kafka-journal-groups-end", daemon=True).start()

@@ -1,9 +1,4 @@
-"""Errors that confluent-kafka loses: its C code gives Python something else, or what is no exception.
-
-A fatal error is raised by whatever call serves callbacks next. When a delivery report is served in the same call, the C
-code loses the exception and Python raises SystemError instead. Before Python 3.12 it sometimes raises a KafkaError,
-which is no exception: no `except Exception` sees it, and it ends the thread.
-"""
+"""Errors that confluent-kafka loses: its C code gives Python another exception, or an object that is no exception."""
 
 from __future__ import annotations
 

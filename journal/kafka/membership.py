@@ -58,7 +58,7 @@ class Membership:
         self._thread = threading.Thread(target=self._run, name="kafka-journal-membership", daemon=True)
         self._thread.start()
 
-    # ---- what it says ----------------------------------------------------------------------------------------------
+    # ---- state of the membership -----------------------------------------------------------------------------------
 
     @property
     def granted(self) -> bool:

@@ -18,7 +18,8 @@ from journal.process.clocks import Clock
 
 
 class KafkaPlainProducer:
-    """A `ports.PlainProducer`. It connects before it first sends: a new instance takes half a second otherwise."""
+    """A `ports.PlainProducer`. It connects before it first sends, because a new instance would otherwise need half a
+    second for its first send."""
 
     def __init__(self, settings: ClientSettings, clock: Clock = time.monotonic) -> None:
         self._instance = ProducerInstance(settings, settings.plain(), clock)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 LOOK_MS = 1
-"""Milliseconds that a fetch waits at the broker for records, for a reader that is used once. A seek waits that long,
-and so does reading a log that ends with a transaction's marker."""
+"""Milliseconds that a broker waits for records before it answers a fetch of a reader that is used once. A seek takes
+that long, and so does reading a log that ends with a transaction's marker."""
 READ_MS = 10
 """The same for a reader that seeks now and then."""
 FOLLOW_MS = 500
@@ -21,7 +21,7 @@ seldom."""
 
 
 def nothing() -> None:
-    """Does nothing: the default for callers that have nothing to do meanwhile."""
+    """Do nothing. This is the default for an optional callback."""
 
 
 class LogRecord(NamedTuple):
@@ -77,7 +77,7 @@ class Consumed(NamedTuple):
 
 class Position(NamedTuple):
     """The offset up to which a group has consumed a partition, and the id of the topic that it belongs to. The id is
-    empty if whoever committed the offset did not write one; only our tools do."""
+    empty if another tool has committed the offset, because only our tools write it."""
 
     offset: int
     topic_id: str
@@ -126,8 +126,8 @@ class TransactionalProducer(Protocol):
         """Commit a group's offsets with the transaction that `send` has begun. After any error the instance must be
         thrown away.
 
-        Returns False where `commit_transaction` would: a copy of the request that arrives during the next transaction
-        would set offsets back.
+        Returns False in the same case as `commit_transaction`: the request may have been repeated, and a copy that
+        arrives during the next transaction would set the offsets back.
         """
 
     def commit_transaction(self, timeout_s: float) -> bool:
@@ -183,7 +183,7 @@ class Reader(Protocol):
         only, else the high watermark."""
 
     def bounds(self, partitions: Sequence[int], timeout_s: float) -> dict[int, tuple[int, int]]:
-        """`start_and_end` of many partitions, asked for together; each is as of a moment after the call."""
+        """`start_and_end` of many partitions with one request; each pair is of a moment after the call began."""
 
     def ends(self, partitions: Sequence[int], timeout_s: float) -> dict[int, int]:
         """The ends of many partitions, in half the time that `bounds` takes."""
@@ -237,7 +237,7 @@ class Cluster(Protocol):
         """Live members of a consumer group; none if the group does not exist."""
 
     def group_offsets(self, group: str, topic: str, timeout_s: float) -> dict[int, int]:
-        """Committed offsets of a group by partition of `topic`; a partition without one is left out."""
+        """Committed offsets of a group by partition of `topic`; partitions without a committed offset are left out."""
 
     def stable_offsets(
         self, group: str, partitions: Collection[tuple[str, int]], timeout_s: float

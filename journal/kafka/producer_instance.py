@@ -72,9 +72,10 @@ class ProducerInstance:
         return self._connected
 
     def deliver(self, records: Iterable[Sent], deadline: float) -> Deliveries:
-        """Produce records and wait for their delivery reports. At the deadline it returns with some still `waiting`.
+        """Produce records and wait for their delivery reports. At the deadline it returns even if some are still
+        `waiting`.
 
-        Hot path: one pass; the callback is looked up only where the partition changes.
+        Hot path: one pass; the callback is looked up only when the partition changes.
         """
         producer = self.producer
         produce = producer.produce
@@ -93,7 +94,7 @@ class ProducerInstance:
                 except BufferError:
                     # librdkafka's queue is full: reports of records in it make room.
                     if self._clock() >= deadline:
-                        deliveries.produced += 1  # this record counts as waiting: no report will come
+                        deliveries.produced += 1  # this record counts as waiting for ever, because it gets no report
                         return deliveries
                     producer.poll(max(0.0, min(0.1, deadline - self._clock())))
                 except KafkaException:

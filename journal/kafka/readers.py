@@ -262,7 +262,7 @@ class KafkaReader:
         elif self._error is not None or error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
             return
         elif partition is not None and partition not in self._positions:
-            return  # the error is about what was read before the last seek
+            return  # the error concerns records from before the last seek
         else:
             at = -1 if partition is None else partition
             position = self._positions.get(at, -1)
@@ -277,8 +277,8 @@ class KafkaReader:
         self._down_since = None
 
     def _check_brokers(self) -> None:
-        """Raises KafkaUnavailableError when no broker has been connected for `unavailable_after_s`. A shorter outage is
-        waited out."""
+        """Raises KafkaUnavailableError when no broker has been connected for `unavailable_after_s`. During a shorter
+        outage the reader just waits."""
         if not self._events.brokers_down:
             return
         now = self._clock()

@@ -1,7 +1,8 @@
-"""How our Kafka clients are configured. The user's properties pass through unchanged, except where safety decides.
+"""How our Kafka clients are configured. The user's properties pass through unchanged, except those that safety depends
+on.
 
-What the journal's guarantees rest on is set here and cannot be overridden. Everything else (security, network,
-compression, buffers) has a default that the user's property replaces.
+Properties on which the journal's guarantees rest are set here and cannot be overridden. Everything else (security,
+network, compression, buffers) has a default that the user's property replaces.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ _COMMON: Mapping[str, object] = {
     "reconnect.backoff.ms": 10,
     "reconnect.backoff.max.ms": 1000,
     "socket.nagle.disable": True,
-    # Time for which a missing topic may still be on its way; `create` has waited for it already.
+    # time for which a missing topic may still be spreading among brokers; `create` has waited for that already
     "topic.metadata.propagation.max.ms": 3000,
     # A broker that is cut off without a word closes no connection. Only metadata tell that another broker leads now.
     "topic.metadata.refresh.interval.ms": 5000,
@@ -159,7 +160,7 @@ class ClientSettings:
             "enable.partition.eof": True,
             "check.crcs": True,
             "queued.max.messages.kbytes": self.fetch_bytes_max // 1024,
-            # A larger batch is still fetched whole, so this bounds nothing but memory.
+            # a batch larger than this is still fetched whole, so the value only bounds memory
             "fetch.max.bytes": max(self.fetch_bytes_max // 2, self.message_bytes_max),
         }
 
@@ -205,12 +206,12 @@ class ClientSettings:
 
 
 class ClientEvents:
-    """The state that a client's callbacks report between calls. It holds no reference to the client, so that dropping
-    the client ends it."""
+    """The state that a client's callbacks report between calls. It does not refer to the client, so that dropping the
+    client's last reference ends it."""
 
     def __init__(self, settings: ClientSettings) -> None:
         self.brokers_down = False
-        """Whether no broker is connected. A caller that hears from a broker sets it back."""
+        """Whether no broker is connected. A caller that gets an answer from a broker sets it back."""
         self._on_throttle = settings.on_throttle
         self._logger = settings.logger
 

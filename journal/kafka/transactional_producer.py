@@ -145,12 +145,12 @@ class KafkaTransactionalProducer:
         try:
             self._call("commit transaction", lambda producer: producer.commit_transaction(timeout_s))
         except RetriableProducerError as error:
-            # librdkafka would repeat the same EndTxn. Its outcome is unknown, so this instance must not go on.
+            # librdkafka would send the same EndTxn again. Its outcome is unknown, so this instance must not go on.
             raise FatalProducerError(str(error)) from error
         return self._was_one_request("commit transaction", began)
 
     def _was_one_request(self, call: str, began: float) -> bool:
-        """Whether the call that `began` then was served by one request, so that no copy of it can still arrive."""
+        """Whether the call that started at `began` made one request only, so that no copy of it can still arrive."""
         took_s = self._clock() - began
         self._times.took(call, took_s)
         return took_s < self._repeated_after_s
@@ -178,7 +178,7 @@ class KafkaTransactionalProducer:
             asks = self._asks(*needs, *([on_topic(topic, "Write")] if topic else []))
             raise producer_error(what, error_of(error), topic, asks) from error
         except LostError as error:
-            # A dead instance tells the error that killed it when it is called again.
+            # when a dead instance is called again, it raises the error that killed it
             raise self._cause_of_death(what) from error
 
     def _cause_of_death(self, what: str) -> FatalProducerError:

@@ -1,1 +1,1 @@
-"""A journal in a local RocksDB, without Kafka."""
+"""A journal in a local RocksDB instead of Kafka, for tests and for a single machine."""

@@ -73,7 +73,7 @@ def _sync_entries(made: Sequence[Path]) -> None:
 class LocalJournal(Appends):
     """A journal in a directory. Its lifecycle methods block; completions can be waited for, awaited, or called back. It
     has many attributes, because it keeps its arguments until `start` and `activate` use them, and then the parts that
-    these make."""
+    these two create."""
 
     def __init__(
         self,
@@ -214,7 +214,8 @@ class LocalJournal(Appends):
     def _activated(
         self, store: RocksStore, identity: Identity, loader: Loader
     ) -> tuple[LocalWriter, Activated, ActivationReport]:
-        """Begin an epoch and load. The marker comes first, so that what it drops is not loaded."""
+        """Begin an epoch and load. The marker is written first, so that the staged operations that it drops are not
+        loaded."""
         clock = self._timing.clock
         began = clock()
         store.named(_IDENTITY)  # this call opens the store again if it has failed
@@ -265,7 +266,7 @@ class LocalJournal(Appends):
         raise StateError("a journal in a local directory takes in no records of Kafka")
 
     def close(self) -> None:
-        """Write what was accepted, and give the directory up.
+        """Write the accepted appends, and release the directory.
 
         An activation that is under way ends first, with ClosedError: at its next chunk of records, or when the loader
         returns. Raises StateError if that activation itself calls this, in a callback.

@@ -31,7 +31,7 @@ class LocalLookup:
         return None if row is None else Record.FromString(row).data
 
     def read_at(self, record_id: int, offsets: tuple[int, int], timeout_s: float) -> bytes | None:
-        """The data of a record. The offsets are not needed: there is no WAL, and all records are in the store."""
+        """The data of a record. The offsets are not used, because there is no WAL and every record is in the store."""
         return self.read(record_id)
 
     def applied(self, shard: int) -> int:

@@ -28,8 +28,8 @@ class Moment(NamedTuple):
         return self.age_at(Moment.now())
 
     def age_at(self, now: Moment) -> float:
-        """The larger of two answers, because the monotonic clock stands still while the machine is suspended, and the
-        wall clock may be set back."""
+        """The age by the clock that shows more: the monotonic clock stands still while the machine is suspended, and
+        the wall clock may be set back."""
         return max(now.monotonic_s - self.monotonic_s, now.wall_s - self.wall_s)
 
 
@@ -39,7 +39,7 @@ def monotonic_ms() -> float:
 
 
 AGREEMENT_MS = 60_000
-"""Time for which both clocks must have run alike. A machine that starts sets its wall clock within less."""
+"""Time for which both clocks must have run alike. A machine that starts takes less to set its wall clock."""
 
 _DRIFT_MS = 1000.0
 """Largest change of the difference between both clocks that is not a step: a wall clock may drift or be slewed."""
@@ -58,9 +58,9 @@ class AgreedTime:
         self._agreement_ms = agreement_ms
         self._since_ms = elapsed_ms()
         self._difference = wall_ms() - self._since_ms
-        """Wall time less monotonic time, as it has been since `_since_ms`."""
+        """Wall time minus monotonic time, unchanged since `_since_ms`."""
         self._agreed_difference = -math.inf
-        """The last difference that has lasted for `agreement_ms`."""
+        """The last difference that stayed the same for `agreement_ms`."""
 
     def __call__(self) -> float:
         """Milliseconds since 1970; minus infinity until the clocks have agreed for the first time."""

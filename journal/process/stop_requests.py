@@ -1,4 +1,4 @@
-"""Signals that ask a serving process to stop: SIGTERM and Ctrl-C. If one comes again, the process ends at once."""
+"""Signals that ask a serving process to stop: SIGTERM and Ctrl-C. A second request ends the process at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from journal.process.clocks import Clock
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 ONE_REQUEST_S = 1.0
-"""Signals within this time are one request: a supervisor may signal a process and then its group, as `timeout` does."""
+"""Signals within this time count as one request: a supervisor such as `timeout` may signal a process and then its whole
+group."""
 
 
 class StopRequests:
@@ -30,7 +31,7 @@ class StopRequests:
             self._first_at = now
             return True
         if now - self._first_at >= ONE_REQUEST_S:
-            with suppress(OSError):  # the parent may have closed this process' standard error
+            with suppress(OSError):  # the parent may have closed the standard error of this process
                 os.write(2, b"interrupted\n")
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
