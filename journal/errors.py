@@ -116,7 +116,8 @@ class LocalDamageError(LocalStorageError):
 
 
 class ActiveNodeError(OperatingError):
-    """A command that appends finds a live active node. Stop that node, or pass --take-over."""
+    """A command that appends finds a live active node. Ask that node with --node, or stop it; the last resort is
+    --take-over."""
 
 
 class NotActiveError(OperatingError):

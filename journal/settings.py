@@ -13,6 +13,7 @@ from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from journal.limits import NODE_BYTES_MAX, VIRTUAL_SHARDS, Limits
+from journal.process.addresses import parse_addresses
 from journal.process.directories import STATE, user_directory
 
 PREFIX = "KAFKA_JOURNAL_"
@@ -28,7 +29,7 @@ class JournalSettings(BaseSettings):
         env_prefix=PREFIX, env_nested_delimiter="__", frozen=True, extra="forbid", validate_default=True
     )
 
-    bootstrap_servers: str = Field(default="127.0.0.1:9092", min_length=1)
+    bootstrap_servers: str = "127.0.0.1:9092"
     journal: str = "journal"
     client_properties: dict[str, str] = Field(default_factory=dict)
 
@@ -87,6 +88,12 @@ class JournalSettings(BaseSettings):
     the table again."""
 
     limits: Limits = Limits()
+
+    @field_validator("bootstrap_servers")
+    @classmethod
+    def _servers_are_addresses(cls, value: str) -> str:
+        parse_addresses(value)  # a ValueError is what pydantic wants
+        return value
 
     @field_validator("journal")
     @classmethod

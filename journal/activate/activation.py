@@ -58,6 +58,9 @@ FENCE_STEP = "fence"
 """The first step's name. Its progress is told before the step does anything, so that the listener may still prevent
 it."""
 
+GATE_STEP = "gate"
+"""The name of the step at the gate."""
+
 
 @dataclass(slots=True)
 class ActivationReport:
@@ -185,14 +188,14 @@ class Activation:
             if left <= 0:
                 raise self._gate_timeout(gate, claim.epoch)
             passed = self._config.shards - len(gate.waiting())
-            self._progress("gate", passed, self._config.shards)
+            self._progress(GATE_STEP, passed, self._config.shards)
             if self._replica.readable:
                 marks = self._replica.marks()
                 self._at_gate({shard: marks[shard] for shard in gate.waiting()})
             self._replica.poll(min(left, 0.5))
             if following is not None:
                 following.keep_up()
-        self._progress("gate", self._config.shards, self._config.shards)
+        self._progress(GATE_STEP, self._config.shards, self._config.shards)
 
     def _is_open(self, gate: Gate, claim: Claim) -> bool:
         """Whether all shards have passed. Raises FencedError if another activation has overtaken this one, and

@@ -9,11 +9,13 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 
 from journal.activate.activation import Activation, ActivationReport
 from journal.activate.copy import TableCopy
 from journal.activate.gate import AtGate, wait_on
+from journal.activate.gate_wait import GateWait
 from journal.activate.lookup import Lookup
 from journal.activate.released import say_left
 from journal.activate.warm_state import Following
@@ -33,6 +35,7 @@ from journal.table.open_copy import LocalTables
 from journal.table.opening import open_replica
 from journal.topics.control_rows import ControlRows
 from journal.topics.made_and_checked import open_journal
+from journal.topics.names import worker_group
 from journal.v1.journal_pb2 import Identity, Mark
 from journal.wal.config import WriterConfig
 from journal.wal.fencing import Standing, standing_of
@@ -233,8 +236,24 @@ class JournalRuntime:
             progress=self._progress,
             beside=in_thread,
             require_open=self._require_open,
-            at_gate=self._at_gate,
+            at_gate=self._said_at_gate(),
         )
+
+    def _said_at_gate(self) -> AtGate:
+        """The caller's `at_gate`, behind one that says a long wait."""
+        wait = GateWait(self._settings.journal, self._workers, clock=self._timing.clock, beside=in_thread)
+
+        def at_gate(waiting: Mapping[int, Mark]) -> None:
+            wait(waiting)
+            self._at_gate(waiting)
+
+        return at_gate
+
+    def _workers(self) -> Sequence[str]:
+        """The names of the workers that run."""
+        with closing(self._kafka.cluster()) as cluster:
+            members = cluster.group_members(worker_group(self._settings.journal), self._timing.request_s)
+        return [member.client_id for member in members]
 
     def _require_open(self, reason: str = "the journal was closed while it was being activated") -> None:
         if self._closing.is_set():

@@ -13,8 +13,11 @@ from contextlib import suppress
 
 from journal.append.callbacks import in_callback, require_no_callback
 from journal.errors import DeadlineError, JournalError
+from journal.process.waits import waited
 
 log = logging.getLogger(__name__)
+
+_ENDS = "the brokers must answer, with as many replicas in sync as min.insync.replicas demands"
 
 
 class Completion:
@@ -72,11 +75,14 @@ class Completion:
         In a completion's callback it raises CallbackError instead of blocking."""
         if not self._done:
             require_no_callback("wait for a completion")
-            with self._condition:
-                if not self._condition.wait_for(lambda: self._done, timeout_s):
-                    raise DeadlineError(f"the group was not committed within {timeout_s} s; it still may be")
+            if not waited(self._wait, timeout_s, "Kafka to commit a group", _ENDS):
+                raise DeadlineError(f"the group was not committed within {timeout_s} s; it still may be")
         if self._error is not None:
             raise self._error.again()
+
+    def _wait(self, timeout_s: float | None) -> bool:
+        with self._condition:
+            return self._condition.wait_for(lambda: self._done, timeout_s)
 
     def add_callback(self, callback: Callable[[JournalError | None], None]) -> None:
         """Call `callback(error)` once it is done: in the writer's thread, or now if it is done already. The callback

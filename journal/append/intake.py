@@ -15,6 +15,9 @@ from journal.append.operations import NOTHING, Amount, Append
 from journal.append.state import Life
 from journal.limits import Limits
 from journal.process.clocks import Clock
+from journal.process.waits import LongWait
+
+_ENDS = "Kafka must commit what is queued; queue_operations_max and queue_bytes_max say how much that may be"
 
 
 class Intake:
@@ -49,14 +52,24 @@ class Intake:
         """`require_room` where the open group is known not to take it. A completion's callback does not wait."""
         queue = self.queue
         queue.require_one_group(operations, size)
-        until = self._clock() + (0.0 if is_callback() else self._room_wait_s)
+        wait = LongWait(self._clock)
+        until = wait.began + (0.0 if is_callback() else self._room_wait_s)
         while not queue.fits(operations, size):
             left_s = until - self._clock()
             if left_s <= 0:
                 raise queue_full()
-            self.taken.wait(left_s)
+            if not self.taken.wait(max(0.0, min(left_s, wait.left_s))):
+                self._say(wait)
             self.require_active()
         return queue.group_for(size, settled)
+
+    def _say(self, wait: LongWait) -> None:
+        """Say a long wait. Whoever reads the log may be slow, so the lock is not held meanwhile."""
+        self.lock.release()
+        try:
+            wait.look("room in the journal's queue", _ENDS)
+        finally:
+            self.lock.acquire()
 
     def put(self, appends: Sequence[Append]) -> Completion:
         """Append what was accepted, for which there is room."""

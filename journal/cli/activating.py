@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from functools import partial
 
 from journal.activate.activation import ActivationReport
-from journal.cli.common import ended_by_sigterm_as_by_ctrl_c, shown_if_long
+from journal.cli.brokers import first_contact
+from journal.cli.common import ended_by_sigterm_as_by_ctrl_c
 from journal.cli.status.gate_stops import GateStops
 from journal.cli.status.shard_stops import lines_of_stops, stops_now
 from journal.config import Settings
@@ -40,7 +41,7 @@ def activated_journal(
     journal = BlockingJournal(settings, copy_name=f"{slot.path.name}/tables", progress=progress, at_gate=stops)
     try:
         with ended_by_sigterm_as_by_ctrl_c():
-            with shown_if_long("Kafka"):
+            with first_contact(settings):
                 rows = journal.start()
             if not take_over:
                 require_no_active_node(

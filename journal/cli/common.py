@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -93,9 +93,19 @@ class Chosen:
     properties: PropertyOption = None
     config: ConfigOption = None
 
-    def settings(self, **flags: Any) -> Settings:
+    def given(self, **flags: Any) -> Settings:
         """The settings of the command. `flags` that are not None override them. Raises ConfigError."""
         return settings_from(self.bootstrap, self.journal, self.properties, self.config, **flags)
+
+    def settings(self, **flags: Any) -> Settings:
+        """The settings of a command that talks to Kafka: as `given`; if they name no brokers, those of the user's
+        embedded Kafka, if that runs. Raises ConfigError."""
+        from journal.cli.brokers import embedded_servers
+
+        settings = self.given(**flags)
+        if "bootstrap_servers" in settings.model_fields_set or not (servers := embedded_servers()):
+            return settings
+        return replace(self, bootstrap=servers).given(**flags)
 
 
 def journal_command(command: Callable[..., None]) -> Callable[..., None]:

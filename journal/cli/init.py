@@ -8,13 +8,13 @@ from typing import Annotated
 
 import typer
 
+from journal.cli.brokers import first_contact
 from journal.cli.common import (
     Chosen,
     JsonOption,
     journal_command,
     print_facts,
     print_json,
-    shown_if_long,
 )
 from journal.cli.topic_formats import TopicFormat, described
 from journal.config import Settings
@@ -75,7 +75,7 @@ def init(
 def made_journal(settings: Settings, shards: int | None) -> ControlRows:
     """The control rows of a journal, once what was missing is created. Raises ConfigError if the journal has another
     number of shards than the requested one."""
-    with shown_if_long("Kafka"):
+    with first_contact(settings):
         rows = init_journal(
             kafka_of(settings),
             settings,

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from journal.cli.common import PROGRESS_AFTER_S, StepProgress, shown_if_long
+from journal.cli.brokers import first_contact
+from journal.cli.common import PROGRESS_AFTER_S, StepProgress
 from journal.config import Settings
 from journal.disk.ports import LocalStore
 from journal.disk.rocks import open_copy
@@ -44,7 +45,7 @@ def copies_directory() -> Path:
 def opened_journal(settings: Settings) -> Iterator[tuple[Kafka, ControlRows]]:
     """The Kafka clients and the control rows of a journal that exists and is sound."""
     kafka = kafka_of(settings)
-    with shown_if_long("Kafka"):
+    with first_contact(settings):
         rows = open_journal(kafka, settings, clock=time.monotonic, timeout_s=settings.request_timeout_ms / 1000)
     yield kafka, rows
 

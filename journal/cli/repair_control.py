@@ -8,6 +8,7 @@ from uuid import UUID
 
 import typer
 
+from journal.cli.brokers import require_listening
 from journal.cli.common import Chosen, JsonOption, YesOption, journal_command
 from journal.cli.repairing import repair
 from journal.cli.text import printable
@@ -32,6 +33,7 @@ def control(
     next activation takes the epoch after the one that is written.
     """
     settings = chosen.settings()
+    require_listening(settings)
     repairer = ControlRepairer(
         kafka_of(settings), settings, clock=time.monotonic, wall_ms=wall_ms, uuid=uuid.bytes if uuid else b""
     )

@@ -109,6 +109,14 @@ class EmbeddedKafka:
         """Host and port of every broker. Raises EmbeddedKafkaError before the first start."""
         return self._require_cluster().bootstrap_servers
 
+    def running_servers(self) -> str | None:
+        """The bootstrap servers if a broker's process is alive. No broker is asked. Raises EmbeddedKafkaError for a
+        directory that cannot be read."""
+        cluster = load_cluster(self._directory)
+        if cluster is None or not any(self._process(broker) for broker in cluster.brokers):
+            return None
+        return cluster.bootstrap_servers
+
     def start(self) -> str:
         """Starts the brokers that do not run and waits until Kafka answers; returns the bootstrap servers. Blocks."""
         java = self._java_command()

@@ -20,7 +20,7 @@ from importlib import resources
 from pathlib import Path
 from xml.etree import ElementTree
 
-from journal.embedded.downloads import one_at_a_time
+from journal.embedded.downloads import one_at_a_time, run_quietly
 from journal.errors import EmbeddedKafkaError
 from journal.process.directories import CACHE, user_directory
 
@@ -31,8 +31,6 @@ JARS_RESOURCE = "jars.txt"
 CACHE_VARIABLE = "KAFKA_JOURNAL_CACHE"
 DOWNLOAD_TIMEOUT_S = 1800.0
 MAVEN_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
-
-STDERR = 2  # the descriptor, because sys.stderr may be replaced by an object that has none
 
 Report = Callable[[str], None]
 
@@ -136,7 +134,7 @@ def _download_into(target: Path, jars: tuple[Jar, ...], java: Path, report: Repo
 
 
 def _run_resolver(work: Path, fetched: Path, jars: tuple[Jar, ...], java: Path, report: Report) -> None:
-    """Tries Maven, then Ivy; their output goes to stderr as it comes."""
+    """Tries Maven, then Ivy. One line shows how far they are; their output is shown only if they fail."""
     failures = []
     for name, command in (
         ("Maven", _maven_command(work, fetched, jars)),
@@ -144,9 +142,10 @@ def _run_resolver(work: Path, fetched: Path, jars: tuple[Jar, ...], java: Path, 
     ):
         if command is None:
             continue
-        report(f"getting Apache Kafka {KAFKA_VERSION} ({len(jars)} jars, about 40 MB) through {name}")
+        doing = f"getting Apache Kafka {KAFKA_VERSION} ({len(jars)} jars, about 40 MB) through {name}"
+        report(doing)
         try:
-            status = subprocess.run(command, stdout=STDERR, timeout=DOWNLOAD_TIMEOUT_S, check=False).returncode
+            status, said = run_quietly(command, doing, DOWNLOAD_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             failures.append(f"{name} did not finish in {DOWNLOAD_TIMEOUT_S:.0f} s")
             continue
@@ -155,6 +154,7 @@ def _run_resolver(work: Path, fetched: Path, jars: tuple[Jar, ...], java: Path, 
             continue
         if status == 0:
             return
+        report(said.rstrip())
         failures.append(f"{name} failed (exit {status}, its output is above)")
     if failures:
         raise EmbeddedKafkaError(f"cannot get Apache Kafka: {'; '.join(failures)}: check the network, then start again")

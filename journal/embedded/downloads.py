@@ -1,10 +1,13 @@
-"""Downloads into a cache that the processes of a user share."""
+"""Downloads into a cache that the processes of a user share, and the commands that download."""
 
 from __future__ import annotations
 
 import fcntl
+import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -34,3 +37,32 @@ def _take(file: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def run_quietly(command: Sequence[str], doing: str, timeout_s: float) -> tuple[int, str]:
+    """The exit code and the output of a command that downloads. A terminal shows in one line what it is `doing`, and
+    for how long. Raises subprocess.TimeoutExpired, and OSError for a command that cannot be run."""
+    began = time.monotonic()
+    with (
+        tempfile.TemporaryFile() as output,
+        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT) as process,
+    ):
+        try:
+            while (status := process.poll()) is None:
+                seconds = time.monotonic() - began
+                if seconds >= timeout_s:
+                    raise subprocess.TimeoutExpired(command, timeout_s)
+                _show(f"{doing}: {seconds:.0f} s")
+                time.sleep(_LOOK_S)
+        finally:
+            _show("")
+            process.kill()
+        output.seek(0)
+        return status, output.read().decode(errors="replace")
+
+
+def _show(line: str) -> None:
+    """Show a line in the place of the one before, on a terminal only."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{line}")
+        sys.stderr.flush()

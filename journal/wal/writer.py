@@ -30,6 +30,7 @@ from journal.errors import (
 )
 from journal.kafka.ports import Kafka, Sent, TransactionalProducer
 from journal.process.clocks import Timing
+from journal.process.waits import LongWait
 from journal.topics.names import wal_topic
 from journal.wal.config import WriterConfig
 from journal.wal.fencing import RETRY_PAUSE_S, Fence, RequireOpen, always_open
@@ -40,6 +41,8 @@ from journal.wal.reading import Tail, require_nothing_between, wal_lost
 from journal.wal.transaction import FramePlace, WalTransaction, without
 
 log = logging.getLogger(__name__)
+
+_ENDS = "the brokers must answer; recovery_timeout_ms bounds this"
 
 READY_SHARD = 0
 """The shard that READY is written to. Any shard would do, because the proof is that the coordinator commits the
@@ -258,9 +261,11 @@ class Writer:
         """Bring the groups into the WAL exactly once, or raise their fate: unknown, unless they are proven to be
         absent."""
         timing, left = self._timing, len(transaction.parts)
-        until = timing.clock() + timing.recovery_s
+        wait = LongWait(timing.clock)
+        until = wait.began + timing.recovery_s
         try:
             while not self._resend_missing(transaction, met, until):
+                wait.look(f"the fate of a group that met an error ({met})", _ENDS)
                 if len(transaction.parts) < left:
                     left, until = len(transaction.parts), timing.clock() + timing.recovery_s
                 timing.pause(RETRY_PAUSE_S)

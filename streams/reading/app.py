@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from mode import Service
 
 from journal.errors import CorruptionError, JournalError
+from journal.process.waits import LongWait
 from streams.reading.ahead import Batches, ReadAhead
 from streams.reading.group_settings import GroupSettings
 from streams.reading.records import Prepared, Record
@@ -34,6 +35,8 @@ Prepare = Callable[[int, Sequence[Record]], Sequence[Prepared]]
 
 IDLE_WAIT_S = 0.2
 """How soon a worker without shards notices that it got some."""
+
+_SHARDS_COME = "they come when a worker that has some ends, or once its session has timed out"
 
 
 class ShellStopped(Exception):
@@ -203,6 +206,7 @@ class StreamWorker:
         consumer = wal_consumer(self.app)
         wait_s = self._settings.fetch_wait_ms / 1000
         tick_at = monotonic()
+        wait = LongWait(monotonic)
         while not fetcher.should_stop:
             if monotonic() >= tick_at:
                 given = self._given
@@ -222,8 +226,10 @@ class StreamWorker:
                     self._reading |= frozenset(begin)
             shards = self._reading
             if not shards:
+                wait.look(f"shards of {self._settings.topic}", _SHARDS_COME)
                 await fetcher.sleep(min(left_s, IDLE_WAIT_S))
                 continue
+            wait = LongWait(monotonic)
             ahead.begin(turn, shards, int(min(left_s, wait_s) * 1000))
             try:
                 batches = await ahead.take(turn, left_s)

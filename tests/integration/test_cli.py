@@ -479,6 +479,7 @@ def test_apply_is_told_within_seconds_of_a_shard_that_only_a_repair_lets_go_on(c
 
 def test_apply_waits_for_a_worker_that_comes_late(idle: Cli) -> None:
     without = idle.fails("apply", "-", KAFKA_JOURNAL_GATE_TIMEOUT_MS=str(int(3000 * STILL_S)))
+    assert f"no worker is running, start one: kafka-journal worker -j {idle.journal}" in without
     assert "did not reach epoch" in without, "it ended before the time-out"
     node = subprocess.Popen([str(COMMAND), "apply", "-"], stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=idle.env())
     with idle.worker():

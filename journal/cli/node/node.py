@@ -152,13 +152,18 @@ def _as_served(serving: Node, owner: StoreOwner) -> ServedNode:
 
 
 class LoggedProgress:
-    """Logs the progress of an activation that takes long."""
+    """Logs the progress of an activation that takes long. What an activation waits for at its gate, it says itself."""
 
     def __init__(self) -> None:
+        from journal.activate.activation import GATE_STEP
+
+        self._said_by_itself = GATE_STEP
         self._step = ""
         self._say_at = 0.0
 
     def __call__(self, step: str, done: int, total: int) -> None:
+        if step == self._said_by_itself:
+            return
         now = time.monotonic()
         if step != self._step:
             self._step, self._say_at = step, now + PROGRESS_AFTER_S

@@ -62,13 +62,13 @@ def up(
 
     An embedded broker that runs already is used. It keeps running afterwards.
     """
-    settings = chosen.settings(shards=shards, worker_processes=processes)
+    settings = chosen.given(shards=shards, worker_processes=processes)
     if "bootstrap_servers" in settings.model_fields_set:
         _up(settings, chosen, context, shards, as_json)
         return
     with EmbeddedKafka(directory or default_directory(), attached=True) as kafka:
         chosen = replace(chosen, bootstrap=kafka.bootstrap_servers)
-        _up(chosen.settings(shards=shards, worker_processes=processes), chosen, context, shards, as_json)
+        _up(chosen.given(shards=shards, worker_processes=processes), chosen, context, shards, as_json)
 
 
 def _up(settings: Settings, chosen: Chosen, context: typer.Context, shards: int | None, as_json: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import subprocess
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -19,6 +20,7 @@ from journal.embedded.distribution import (
     render_ivy,
     render_pom,
 )
+from journal.embedded.downloads import run_quietly
 from journal.errors import EmbeddedKafkaError
 
 JAVA = Path("/nowhere/java")
@@ -36,6 +38,16 @@ def put_maven_on_path(directory: Path, monkeypatch: pytest.MonkeyPatch, script: 
     maven.write_text(f"#!/bin/sh\n{reads_output}{script}\n")
     maven.chmod(0o755)
     monkeypatch.setenv("PATH", str(maven.parent), prepend=":")
+
+
+def test_a_command_that_downloads_says_nothing_by_itself(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run_quietly(["/bin/sh", "-c", "echo one; echo two >&2; exit 3"], "getting", 60.0) == (3, "one\ntwo\n")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_command_that_downloads_for_too_long_is_ended() -> None:
+    with pytest.raises(subprocess.TimeoutExpired):
+        run_quietly(["/bin/sleep", "60"], "getting", 0.2)
 
 
 def test_every_pinned_jar_has_coordinates_and_a_sha256() -> None:
