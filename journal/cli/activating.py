@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from functools import partial
 
 from journal.activate.activation import ActivationReport
-from journal.cli.brokers import first_contact
 from journal.cli.common import ended_by_sigterm_as_by_ctrl_c
+from journal.cli.first_contact import first_contact
 from journal.cli.status.gate_stops import GateStops
 from journal.cli.status.shard_stops import lines_of_stops, stops_now
 from journal.config import Settings

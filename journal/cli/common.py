@@ -100,11 +100,13 @@ class Chosen:
     def settings(self, **flags: Any) -> Settings:
         """The settings of a command that talks to Kafka: as `given`; if they name no brokers, those of the user's
         embedded Kafka, if that runs. Raises ConfigError."""
-        from journal.cli.brokers import embedded_servers
+        from journal.cli.embedded_default import running_embedded
 
         settings = self.given(**flags)
-        if "bootstrap_servers" in settings.model_fields_set or not (servers := embedded_servers()):
+        if "bootstrap_servers" in settings.model_fields_set or not (running := running_embedded()):
             return settings
+        directory, servers = running
+        print_note(f"no brokers are named (-b), so this uses the embedded Kafka in {directory}: {servers}")
         return replace(self, bootstrap=servers).given(**flags)
 
 

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from journal.cli.brokers import first_contact
 from journal.cli.common import (
     Chosen,
     JsonOption,
@@ -16,6 +15,7 @@ from journal.cli.common import (
     print_facts,
     print_json,
 )
+from journal.cli.first_contact import first_contact
 from journal.cli.topic_formats import TopicFormat, described
 from journal.config import Settings
 from journal.errors import ConfigError, TopicError

@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from journal.cli.common import ended_by_sigterm_as_by_ctrl_c, print_json, print_line, print_note, print_table
+from journal.cli.embedded_default import DIRECTORY_VARIABLE
 from journal.embedded.cluster import EmbeddedKafka, default_directory
 from journal.embedded.config import BROKERS_MAX, check_request
 from journal.embedded.launching import HEAP_MB, START_TIMEOUT_S
@@ -26,7 +27,7 @@ Directory = Annotated[
     Path | None,
     typer.Option(
         "--dir",
-        envvar="KAFKA_JOURNAL_KAFKA_DIR",
+        envvar=DIRECTORY_VARIABLE,
         help="Where the brokers keep their data.",
         show_default="the user's data directory",
     ),

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from journal.cli.brokers import first_contact
 from journal.cli.common import PROGRESS_AFTER_S, StepProgress
+from journal.cli.first_contact import first_contact
 from journal.config import Settings
 from journal.disk.ports import LocalStore
 from journal.disk.rocks import open_copy

@@ -8,8 +8,8 @@ from uuid import UUID
 
 import typer
 
-from journal.cli.brokers import require_listening
 from journal.cli.common import Chosen, JsonOption, YesOption, journal_command
+from journal.cli.first_contact import require_listening
 from journal.cli.repairing import repair
 from journal.cli.text import printable
 from journal.kafka.clients import kafka_of

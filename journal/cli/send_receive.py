@@ -10,7 +10,6 @@ import base64
 import json
 import math
 import sys
-from collections.abc import Sequence
 from contextlib import closing
 from typing import Annotated
 
@@ -28,6 +27,7 @@ from journal.cli.common import (
     print_note,
 )
 from journal.cli.operations.ports import Json, SendOrder
+from journal.cli.operations.typed_values import METAVAR, TYPES_HELP, parse_values
 from journal.cli.places import NodeOption, acting
 from journal.cli.text import printable
 from journal.errors import ConfigError
@@ -54,7 +54,7 @@ def send(
     ] = PRIORITY_DEFAULT,
     message_properties: Annotated[
         list[str] | None,
-        typer.Option("--property", "-p", metavar="KEY=VALUE", help="A property. Repeat the option for more."),
+        typer.Option("--property", "-p", metavar=METAVAR, help=f"A property; may be repeated. {TYPES_HELP}"),
     ] = None,
     delay_s: Annotated[float, typer.Option(min=0, help="Deliver the message only after this many seconds.")] = 0.0,
     expire_s: Annotated[float, typer.Option(min=0, help="The message expires after this many seconds.")] = 0.0,
@@ -71,10 +71,12 @@ def send(
     """
     settings = chosen.settings()
     now = int(wall_ms())
+    headers, properties = parse_values(message_properties or (), "--property")
     message = Message(
         address,
         sys.stdin.buffer.read() if body == "-" else body.encode(errors="surrogateescape"),
-        properties=parse_properties(message_properties or ()),
+        headers=headers,
+        properties=properties,
         priority=priority,
         timestamp=now,
         due=_in(now, "--delay-s", delay_s),
@@ -96,17 +98,6 @@ def _in(now_ms: int, option: str, seconds: float) -> int:
     if not math.isfinite(ms):
         raise ConfigError(f"{option} {seconds}: expected a number of seconds")
     return now_ms + int(ms) if ms else 0
-
-
-def parse_properties(given: Sequence[str]) -> dict[str, str]:
-    """Properties from texts KEY=VALUE. Raises ConfigError."""
-    properties = {}
-    for item in given:
-        key, equals, value = item.partition("=")
-        if not equals or not key:
-            raise ConfigError(f"--property {item}: expected KEY=VALUE")
-        properties[key] = value
-    return properties
 
 
 # ---- receive -----------------------------------------------------------------------------------------------

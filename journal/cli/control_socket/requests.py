@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from journal.cli.operations.ports import Json, NodeOperations, Receiving, SendOrder
+from journal.cli.operations.typed_values import parse_values, value_texts
 from journal.cli.script import encode_data
 from journal.errors import InvalidOperationError, StateError
 from journal.limits import ID_MAX
@@ -58,12 +59,11 @@ class Params:
             body = base64.b64decode(self.text("body"), validate=True)
         except binascii.Error as error:
             raise InvalidOperationError(f"parameter body is no base64: {error}") from None
-        properties = self._of("properties", dict)
-        if not all(isinstance(value, str) for value in properties.values()):
-            raise InvalidOperationError("a property is no text")
+        headers, properties = parse_values(self.texts("properties"), "parameter properties")
         message = Message(
             self.text("address"),
             body,
+            headers=headers,
             properties=properties,
             priority=self.number("priority"),
             timestamp=self.number("timestamp"),
@@ -82,7 +82,7 @@ def order_params(order: SendOrder) -> Json:
     return {
         "address": message.address,
         "body": encode_data(message.body),
-        "properties": dict(message.properties),
+        "properties": value_texts({**message.headers, **message.properties}),
         "priority": message.priority,
         "timestamp": message.timestamp,
         "expires": message.expires,

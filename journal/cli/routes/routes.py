@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from journal.cli.common import Chosen, JsonOption, journal_command, print_json, print_line, print_table
+from journal.cli.operations.typed_values import METAVAR, TYPES_HELP, parse_values
 from journal.cli.optional_value import OptionalValueCommand
 from journal.cli.places import NodeOption
 from journal.cli.routes.live import live_message
@@ -22,14 +22,14 @@ from journal.config import Settings
 from journal.errors import InvalidOperationError
 from journal.limits import ID_MAX
 from journal.process.clocks import wall_ms
-from journal.routing.headers import belongs_to_headers, header_value
+from journal.routing.headers import header_value
 from journal.routing.outcomes import Header, OnError, OutgoingRecord, RouteRefusal
 from journal.routing.record_in import Sources
 from journal.routing.router import Router, RouteVerdict
 from journal.routing.sending import Body
 from journal.routing.templates import text_of
 from journal.store.message_records import encode_message
-from journal.store.model import PRIORITY_DEFAULT, Message, Value
+from journal.store.model import PRIORITY_DEFAULT, Message
 from journal.topics.names import OwnTopics
 
 app = typer.Typer(no_args_is_help=True, help="Messages to Kafka topics and back: list, test, watch and replay routes.")
@@ -101,9 +101,8 @@ def try_out(
     header: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME[:TYPE]=VALUE",
-            help="A header or property; may be repeated. TYPE is string (default), long, double, boolean or bytes "
-            "(base64).",
+            metavar=METAVAR,
+            help=f"A header or property; may be repeated. {TYPES_HELP}",
         ),
     ] = None,
     body: Annotated[str, typer.Option(help="The message's body, or @FILE.")] = "",
@@ -141,7 +140,7 @@ def try_out(
     elif address is None:
         raise InvalidOperationError("say which message: --address and what it has, or --id")
     else:
-        headers, properties = _headers(header or ())
+        headers, properties = parse_values(header or (), "--header")
         wanted = PRIORITY_DEFAULT if priority is None else priority
         data = encode_message(
             Message(address, _body(body), headers, properties, priority=wanted, timestamp=int(wall_ms()))
@@ -163,40 +162,6 @@ def try_out(
 def _router(settings: Settings, bytes_max: Mapping[str, int] | None = None, body: Body | None = None) -> Router:
     own = OwnTopics(settings.journal)
     return Router(settings.routing, journal=settings.journal, own_topics=own, bytes_max=bytes_max).reading(body)
-
-
-def _headers(given: Sequence[str]) -> tuple[dict[str, Value], dict[str, Value]]:
-    headers: dict[str, Value] = {}
-    properties: dict[str, Value] = {}
-    for item in given:
-        name, equals, text = item.partition("=")
-        name, _, kind = name.partition(":")
-        if not equals or not name:
-            raise InvalidOperationError(f"--header {item}: expected NAME=VALUE or NAME:TYPE=VALUE")
-        (headers if belongs_to_headers(name) else properties)[name] = _value(item, kind or "string", text)
-    return headers, properties
-
-
-def _value(item: str, kind: str, text: str) -> Value:
-    try:
-        match kind:
-            case "string":
-                return text
-            case "long":
-                return int(text)
-            case "double":
-                return float(text)
-            case "boolean" if text in ("true", "false"):
-                return text == "true"
-            case "bytes":
-                return base64.b64decode(text, validate=True)
-    except (ValueError, binascii.Error):
-        raise InvalidOperationError(f"--header {item}: {text!r} is no {kind}") from None
-    raise InvalidOperationError(
-        f"--header {item}: {text!r} is neither true nor false"
-        if kind == "boolean"
-        else f"--header {item}: {kind} is none of string, long, double, boolean and bytes"
-    )
 
 
 def _body(text: str) -> bytes:

@@ -11,8 +11,7 @@ from journal.cli.operations.explaining import Explaining, Explanation
 from journal.cli.operations.in_doubt import in_doubt, summary
 from journal.cli.operations.queue_lines import message_line
 from journal.cli.operations.views import LoadedQueues, queue_lines
-from journal.cli.send_receive import parse_properties
-from journal.errors import ConfigError, QueueMissingError
+from journal.errors import QueueMissingError
 from journal.fold.engine import Fold
 from journal.load.loading import load
 from journal.process.progress import no_progress
@@ -271,10 +270,3 @@ def test_a_message_goes_to_every_multicast_queue_and_the_shortest_anycast_one() 
     infos = [queue("a", any_, 3), queue("m1", multi, 9), queue("b", any_, 1), queue("m2", multi)]
     assert routed_to(infos) == ["m1", "m2", "b"]
     assert routed_to([]) == []
-
-
-def test_properties_are_key_and_value() -> None:
-    assert parse_properties(["a=b=c", "d="]) == {"a": "b=c", "d": ""}
-    for bad in ("a", "=b"):
-        with pytest.raises(ConfigError, match="expected KEY=VALUE"):
-            parse_properties([bad])

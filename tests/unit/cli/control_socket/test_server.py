@@ -27,7 +27,7 @@ from journal.errors import (
     XidError,
 )
 from journal.process.clocks import wall_ms
-from journal.store.model import Message
+from journal.store.model import Message, Value
 from journal.store.operations.look import QueueInfo
 from journal.store.store import MessageStore
 from journal.v1.store_pb2 import Outcome
@@ -39,7 +39,9 @@ from tests.support.sockets import NodeUnderTest, peer
 from tests.support.stores import START_MS, bodies, declare, infos, send
 from tests.support.waiting import wait_until
 
-ORDER = SendOrder(Message("orders", b"\x00body", properties={"a": "b"}, priority=7))
+PROPERTIES: dict[str, Value] = {"a": "b=c:d", "n": 7, "x": 1.5, "yes": True, "raw": b"\x00"}
+
+ORDER = SendOrder(Message("orders", b"\x00body", headers={"JMSType": "t"}, properties=PROPERTIES, priority=7))
 
 
 # ---- operations ----------------------------------------------------------------------------------------------
@@ -53,7 +55,8 @@ def test_a_message_is_sent_and_looked_at(node: NodeUnderTest) -> None:
         assert (line["queue"], line["ready"]) == ("q", 1)
         total, lines = client.messages("q", 0)
         (found,) = lines
-        assert (total, found["id"], found["priority"], found["properties"]) == (1, message, 7, {"a": "b"})
+        assert (total, found["id"], found["priority"]) == (1, message, 7)
+        assert found["properties"] == {**PROPERTIES, "raw": "AA=="}
     assert bodies(node.store_node.store) == [b"\x00body"]
 
 
