@@ -78,7 +78,8 @@ class MarkReader:
         self._clock = clock
 
     def newest(self, shard: int, timeout_s: float) -> FoundMark:
-        """The newest committed mark. Raises RowError for one that does not parse.
+        """The newest committed mark. Raises RowError for one that does not parse, and for rows without any mark: the
+        cleaner had dropped all marks but the newest, and then Kafka has lost the partition's end.
 
         While it is looked for, the cleaner may drop it for a newer one, and with it all others: none is there only if
         there is none and the partition still ends where it did. DeadlineError if that is not known in time.
@@ -87,11 +88,14 @@ class MarkReader:
         start, end = self._reader.start_and_end(shard, timeout_s)
         while True:
             last = self._last_between(shard, start, end, timeout_s)
-            if last is not None:
+            if last is not None and last.key == mark_key(shard):
                 return self._found(last, end)
             before = end
             start, end = self._reader.start_and_end(shard, timeout_s)
             if end == before:
+                if last is not None:
+                    reason = "rows and no mark: the table has lost its end; OPERATIONS says how to make it anew"
+                    raise RowError(reason, topic=self._topic, partition=shard, offset=last.offset)
                 return FoundMark(Mark(shard=shard, offset=-1), -1, end, 0, 0)
             if self._clock() > until:
                 raise DeadlineError(f"{self._topic}[{shard}]: no mark was found in {timeout_s:g} s, and rows go on")
@@ -120,25 +124,30 @@ class MarkReader:
         }
 
     def _last_between(self, shard: int, start: int, end: int, timeout_s: float) -> LogRecord | None:
+        """The last mark; where there is none, a row."""
+        key = mark_key(shard)
+        row: LogRecord | None = None
         back = _FIRST_LOOK_OFFSETS
         upper = end
         while upper > start:
             since = max(start, end - back)
-            last = self._last_mark(shard, since, upper, timeout_s)
-            if last is not None:
+            last = self._last_of(shard, since, upper, timeout_s)
+            if last is not None and last.key == key:
                 return last
+            row = row or last
             upper = since
             back *= _GROWTH
-        return None
+        return row
 
-    def _last_mark(self, shard: int, since: int, upper: int, timeout_s: float) -> LogRecord | None:
+    def _last_of(self, shard: int, since: int, upper: int, timeout_s: float) -> LogRecord | None:
+        """The last mark between two offsets; where there is none, the last row."""
         key = mark_key(shard)
         last: LogRecord | None = None
         name = f"{self._topic}[{shard}]"
         for record in records_between(
             self._reader, shard, since, upper, clock=self._clock, stall_s=timeout_s, name=name
         ):
-            if record.key == key:
+            if last is None or record.key == key or last.key != key:
                 last = record
         return last
 

@@ -140,14 +140,16 @@ class ShardTable:
         _, end = self._bounds(topic, committed=False)
         self._read_to = self._behind = end
         until = self._clock() + self._config.request_timeout_s
-        while replica.behind({self._shard: end}) > 0:
-            left = until - self._clock()
-            if left <= 0:
+        while (behind := replica.behind({self._shard: end})) > 0:
+            if replica.poll(max(0.0, until - self._clock())):
+                until = self._clock() + self._config.request_timeout_s
+            elif self._clock() >= until:
+                if self._bounds(topic)[1] >= end:
+                    raise DeadlineError(f"{topic}[{self._shard}]: {behind} offsets could not be read in time")
                 raise HangingTransactionError(
                     f"{topic}[{self._shard}] holds a transaction that nobody ends: `kafka-transactions.sh find-hanging "
                     f"--topic {topic}` finds it, and `abort` ends it"
                 )
-            replica.poll(left)
 
     def _bounds(self, topic: str, *, committed: bool = True) -> tuple[int, int]:
         reader = self._kafka.reader(topic, committed=committed)

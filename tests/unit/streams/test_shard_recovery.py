@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from journal.errors import ClosedError, CountError, HangingTransactionError
+from journal.errors import ClosedError, CountError, HangingTransactionError, RowError
 from journal.kafka.ports import Sent
 from journal.topics.names import table_topic
 from journal.wire.keys import mark_key, record_key
@@ -66,6 +66,27 @@ def test_a_table_that_lacks_rows_of_its_mark_is_no_base_for_more() -> None:
     world.disk.clear()
     with pytest.raises(CountError, match=f"{table_topic(NAME)} itself is so.*repair table"):
         world.worker().recover()
+
+
+def test_a_table_that_has_rows_and_no_mark_is_no_base_for_more() -> None:
+    """The cleaner took all marks away but the newest, and then Kafka lost that one."""
+    world = RoutesWorld(wal([marker()], [message(1)], [message(2)], [delete(1)]))
+    worker = world.worker()
+    worker.recover()
+    for count in (2, 3):
+        worker.take(world.frames[:count])
+        worker.checkpoint_if_due(now=True)
+    table = world.broker.topics[table_topic(NAME)].logs[0]
+    newest = [entry.offset for entry in table.entries if entry.key == mark_key(0)][-1]
+    table.compact(world.timeline.now(), 0.0, 1.0)
+    table.lose(newest)
+    assert table.fetch(0, 0, 9, committed=True)
+    for keeps_copy in (True, False):
+        if not keeps_copy:
+            world.disk.clear()
+        worker = world.worker()
+        with pytest.raises(RowError, match=r"rows and no mark.*OPERATIONS"):
+            worker.recover()
 
 
 def test_a_worker_whose_table_lost_its_end_reads_it_anew_before_it_goes_on() -> None:

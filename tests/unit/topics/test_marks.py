@@ -71,9 +71,15 @@ class Topics:
 def test_a_table_without_a_mark_has_one_before_the_first_frame() -> None:
     topics = Topics()
     assert topics.marks.newest(0, LIMIT_S).mark == Mark(offset=-1)
-    topics.write("j.table", (record_key(1), b"row"))
-    found = topics.marks.newest(0, LIMIT_S)
-    assert (found.mark.offset, found.place, found.end) == (-1, -1, 2)
+
+
+@pytest.mark.parametrize("rows", [1, 40])
+def test_a_table_with_rows_and_without_a_mark_has_lost_its_end(rows: int) -> None:
+    """Workers commit rows with a mark behind them."""
+    topics = Topics()
+    topics.write("j.table", *[(record_key(number), b"row") for number in range(rows)])
+    with pytest.raises(RowError, match=r"j\.table\[0\]@\d+: rows and no mark: the table has lost its end"):
+        topics.marks.newest(0, LIMIT_S)
 
 
 @pytest.mark.parametrize("rows_behind", [0, 1, 15, 16, 40, 300])
@@ -135,7 +141,7 @@ def test_a_mark_that_is_none_is_an_error_with_its_place(value: bytes | None) -> 
 
 
 class ManyTables:
-    """A table topic of four shards: one with its mark at the end, one with it before, one without, an empty one."""
+    """A table topic of four shards: one with its mark at the end, one with it before, and two empty ones."""
 
     def __init__(self) -> None:
         self.broker = SimulatedBroker(Timeline(), Faults())
@@ -145,7 +151,6 @@ class ManyTables:
             self.write(0, (mark_key(0), Mark(offset=offset).SerializeToString()))
             self.write(1, (mark_key(1), Mark(shard=1, offset=offset).SerializeToString()))
         self.write(1, *self.strays(40))
-        self.write(2, *self.strays(20))
 
     def strays(self, count: int) -> list[tuple[bytes, bytes | None]]:
         return [(record_key(number + 1), b"row") for number in range(count)]
