@@ -9,7 +9,7 @@ import socket
 from pathlib import Path
 from typing import Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from journal.limits import NODE_BYTES_MAX, VIRTUAL_SHARDS, Limits
@@ -18,6 +18,7 @@ from journal.process.directories import STATE, user_directory
 
 PREFIX = "KAFKA_JOURNAL_"
 _NAME = re.compile(r"[a-z0-9-]{1,100}")
+_TOPIC_PREFIX = re.compile(r"([A-Za-z0-9._-]{0,49}[._])?")
 
 DAY_MS = 24 * 60 * 60 * 1000
 
@@ -30,7 +31,14 @@ class JournalSettings(BaseSettings):
     )
 
     bootstrap_servers: str = "127.0.0.1:9092"
+
+    topic_prefix: str = ""
+    """What stands before the name of each topic, consumer group and transactional id of the journal."""
+
     journal: str = "journal"
+    """The journal's full name: `topic_prefix`, and behind it the name that the user gave. All other names are made of
+    this one."""
+
     client_properties: dict[str, str] = Field(default_factory=dict)
 
     shards: int = Field(default=8, ge=1, le=VIRTUAL_SHARDS)
@@ -95,12 +103,21 @@ class JournalSettings(BaseSettings):
         parse_addresses(value)  # a ValueError is what pydantic wants
         return value
 
+    @field_validator("topic_prefix")
+    @classmethod
+    def _prefix_ends_before_the_name(cls, value: str) -> str:
+        if not _TOPIC_PREFIX.fullmatch(value):
+            raise ValueError("must be up to 50 of a-z, A-Z, 0-9, '.', '_' and '-', and end in '.' or '_', as in team.")
+        return value
+
     @field_validator("journal")
     @classmethod
-    def _journal_is_a_name(cls, value: str) -> str:
-        if not _NAME.fullmatch(value):
-            raise ValueError("must be 1 to 100 of a-z, 0-9 and -")
-        return value
+    def _journal_has_its_full_name(cls, value: str, info: ValidationInfo) -> str:
+        prefix: str = info.data.get("topic_prefix", "")
+        name = value.removeprefix(prefix)
+        if not _NAME.fullmatch(name):
+            raise ValueError("must be 1 to 100 of a-z, 0-9 and -; topic_prefix says what stands before it")
+        return prefix + name
 
     @field_validator("directory", mode="before")
     @classmethod

@@ -45,6 +45,10 @@ BootstrapOption = Annotated[
     str | None, typer.Option("-b", "--bootstrap-servers", help="Kafka brokers, host:port[,host:port].")
 ]
 JournalOption = Annotated[str | None, typer.Option("-j", "--journal", help="The journal's name.")]
+PrefixOption = Annotated[
+    str | None,
+    typer.Option("--topic-prefix", metavar="PREFIX", help="What stands before names of topics and groups, as `team.`."),
+]
 PropertyOption = Annotated[
     list[str] | None,
     typer.Option("-X", metavar="KEY=VALUE", help="A Kafka client property. Repeat the option for more."),
@@ -92,9 +96,11 @@ class Chosen:
     journal: JournalOption = None
     properties: PropertyOption = None
     config: ConfigOption = None
+    topic_prefix: PrefixOption = None
 
     def given(self, **flags: Any) -> Settings:
         """The settings of the command. `flags` that are not None override them. Raises ConfigError."""
+        flags["topic_prefix"] = self.topic_prefix
         return settings_from(self.bootstrap, self.journal, self.properties, self.config, **flags)
 
     def settings(self, **flags: Any) -> Settings:

@@ -50,12 +50,12 @@ def outlived(positions: Mapping[Partition, Position], ids: Mapping[str, str]) ->
     }
 
 
-def made_anew(topics: Iterable[str]) -> str:
+def made_anew(topics: Iterable[str], group: str) -> str:
     """Why a source of such topics is stopped."""
     return (
         f"topic {', '.join(sorted(topics))} was deleted and made anew, and where it was consumed up to says nothing of "
         "the new one, of which nothing was taken. Delete the offsets of that topic from the group "
-        "kafka-journal.NAME.sources to begin anew, and have the source go on"
+        f"{group} to begin anew, and have the source go on"
     )
 
 

@@ -184,7 +184,11 @@ class SourcesLoop:
             (source, topic, topic_id) for topic, source in sources.items() if (topic_id := self._ids.id_of(topic))
         )
         return positions_of(
-            self._routing, topics, sources, committed, stopped, unfit=unfit, begun=self._begun, later=later
+            *(self._routing, topics, sources, committed, stopped),
+            group=self._config.group,
+            unfit=unfit,
+            begun=self._begun,
+            later=later,
         )
 
     def _note_begun(self, stopped: Collection[str]) -> None:
@@ -369,7 +373,7 @@ class SourcesLoop:
         for topic in anew:
             if topic in self._source_by_topic:
                 of_sources.setdefault(self._source_by_topic[topic].name, set()).add(topic)
-        self._stops.add({name: made_anew(topics) for name, topics in of_sources.items()}, {})
+        self._stops.add({name: made_anew(topics, self._config.group) for name, topics in of_sources.items()}, {})
         return bool(of_sources)
 
     def _give_up(self, consumer: SourceConsumer, cluster: Cluster, pending: Collection[Partition]) -> None:

@@ -38,17 +38,21 @@ def positions_of(
     committed: Mapping[Partition, int],
     stopped: Collection[str],
     *,
+    group: str,
     unfit: Mapping[str, str],
     begun: Collection[str],
     later: Collection[str] = (),
 ) -> Positions:
     """`topics` are all there are with their numbers of partitions; `sources` those to consume; `stopped` sources that
-    are to stay so; `unfit` dead-letter topics that take nothing, and why; `begun` sources that have been consumed,
-    although they may have had no partition; `later` topics that came into being after their source had begun.
+    are to stay so; `group` is the one that has the offsets; `unfit` dead-letter topics that take nothing, and why;
+    `begun` sources that have been consumed, although they may have had no partition; `later` topics that came after
+    their source had begun.
     """
     found = Positions()
     for source in routing.sources:
-        if source.name not in stopped and (fault := _fault_of(routing, source, topics, committed, unfit)):
+        if source.name not in stopped and (
+            fault := _fault_of(routing, source, topics, committed, group=group, unfit=unfit)
+        ):
             found.stopped[source.name] = fault
     already = {*begun, *(sources[topic].name for topic, _ in committed if topic in sources)}
     for topic, source in sources.items():
@@ -68,6 +72,8 @@ def _fault_of(
     source: SourceConfig,
     topics: Mapping[str, int],
     committed: Mapping[Partition, int],
+    *,
+    group: str,
     unfit: Mapping[str, str],
 ) -> str:
     for topic in source.topics:
@@ -78,6 +84,6 @@ def _fault_of(
         if first is source and number >= topics.get(topic, 0):
             return (
                 f"{topic}[{number}] is gone, of which records were consumed: if that is meant, delete the offsets of "
-                "that topic from the group kafka-journal.NAME.sources"
+                f"that topic from the group {group}"
             )
     return unfit.get(dead_letter_topic_of(routing, source), "") if has_dead_letters(source) else ""

@@ -1,6 +1,9 @@
-"""Names of a journal's topics, groups and transactional ids."""
+"""Names of a journal's topics, groups and transactional ids. Each is made of the journal's full name, which is
+`topic_prefix` and the name that the user gave."""
 
 from __future__ import annotations
+
+import re
 
 
 def wal_topic(journal: str) -> str:
@@ -34,26 +37,49 @@ class OwnTopics:
         return topic in self._names or (isinstance(topic, str) and topic.startswith(self._beginnings))
 
 
+def client_name(journal: str, what: str) -> str:
+    """Name of a consumer group or a transactional id of the journal. What stands before the journal's own name, which
+    has neither dots nor underscores, stands first here too, so that one rule by prefix allows all names."""
+    name = re.split("[._]", journal)[-1]
+    return f"{journal.removesuffix(name)}kafka-journal.{name}.{what}"
+
+
 def writer_id(journal: str) -> str:
     """Transactional id of the active node: the only writer of the WAL."""
-    return f"kafka-journal.{journal}.writer"
+    return client_name(journal, "writer")
 
 
 def worker_id(journal: str, shard: int) -> str:
     """Transactional id of a shard's worker: the only writer of its table partition."""
-    return f"kafka-journal.{journal}.worker.{shard}"
+    return client_name(journal, f"worker.{shard}")
+
+
+def agent_id(journal: str, agent: str, shard: int) -> str:
+    """Transactional id of an agent's shard: whoever initialised it last is the one that tells the agent."""
+    return client_name(journal, f"agent.{agent}.{shard}")
+
+
+def replay_id(journal: str, route: str, digest: str) -> str:
+    """The name that all runs of a replay share: their transactional id, and the group of the offsets they have
+    reached. `digest` is that of the range."""
+    return client_name(journal, f"replay.{route}.{digest}")
+
+
+def app_id(journal: str, name: str) -> str:
+    """Id of a Faust app that follows the journal, and the consumer group of its own agents."""
+    return client_name(journal, name)
 
 
 def worker_group(journal: str) -> str:
     """Consumer group of the workers; also the Faust app's id."""
-    return f"kafka-journal.{journal}.worker"
+    return client_name(journal, "worker")
 
 
 def sources_group(journal: str) -> str:
     """Group of the offsets that the active node has consumed sources up to. It has no members: nobody joins it."""
-    return f"kafka-journal.{journal}.sources"
+    return client_name(journal, "sources")
 
 
 def node_group(journal: str) -> str:
     """Consumer group of the nodes: whoever holds the control partition in it is to see that a node is active."""
-    return f"kafka-journal.{journal}.node"
+    return client_name(journal, "node")

@@ -34,6 +34,7 @@ class RoleHooks:
         }
         self._commands = {role: shlex.split(command) for role, command in commands.items() if command.strip()}
         self._environment = {
+            "KAFKA_JOURNAL_TOPIC_PREFIX": settings.topic_prefix,
             "KAFKA_JOURNAL_JOURNAL": settings.journal,
             "KAFKA_JOURNAL_NODE": settings.node,
             "KAFKA_JOURNAL_BOOTSTRAP_SERVERS": settings.bootstrap_servers,

@@ -28,11 +28,6 @@ _POSITION_KEY = b"p"
 _STATE_TAG = b"s"
 
 
-def agent_id(journal: str, agent: str, shard: int) -> str:
-    """Transactional id of an agent's shard: whoever initialised it last is the one that tells the agent."""
-    return f"kafka-journal.{journal}.agent.{agent}.{shard}"
-
-
 @dataclass(frozen=True, slots=True)
 class AgentPosition:
     """Where an agent stands in a table partition."""

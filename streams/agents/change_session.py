@@ -23,13 +23,13 @@ from journal.load.loading import require_counted
 from journal.process.clocks import Clock
 from journal.table.age import CopyPlace, CutOffError, place_behind
 from journal.topics.marks import mark_of
-from journal.topics.names import memory_topic, table_topic
+from journal.topics.names import agent_id, memory_topic, table_topic
 from journal.v1.journal_pb2 import Mark
 from journal.wire.keys import RowType, row_type
 from journal.wire.rows import mark_name
 from streams.agents.agents import Agent, AgentCalls
 from streams.agents.change_copy import AgentCopy, ChangeConfig
-from streams.agents.change_memory import AgentPosition, agent_id, position_record, state_records
+from streams.agents.change_memory import AgentPosition, position_record, state_records
 from streams.agents.changes import STATE_PREFIX, AgentState, Changes, Overlaid
 
 log = logging.getLogger(__name__)

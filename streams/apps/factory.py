@@ -31,7 +31,7 @@ from mode.types import ServiceT
 
 from journal.config import Settings
 from journal.errors import ConfigError, KafkaUnavailableError, WebPortError
-from journal.topics.names import OwnTopics
+from journal.topics.names import OwnTopics, app_id
 from streams.agents.agents import AGENT_TIMEOUT_S, Agent, check_agent
 from streams.agents.faust_agents import WatchedAgent, troubles_of
 from streams.apps.host import JournalHost
@@ -142,7 +142,7 @@ def make_app(
     """
     host = JournalHost(settings, name=name, worker=worker, standby=standby, view=view)
     faust_options: dict[str, Any] = {
-        "id": f"kafka-journal.{settings.journal}.{name}",
+        "id": app_id(settings.journal, name),
         "broker": [f"kafka://{server.strip()}" for server in settings.bootstrap_servers.split(",")],
         "broker_credentials": _credentials(settings),
         "broker_session_timeout": settings.session_timeout_ms / 1000,

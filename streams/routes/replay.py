@@ -22,13 +22,13 @@ from journal.process.clocks import Clock, wall_ms
 from journal.routing.router import Router
 from journal.topics.control_rows import ControlRows
 from journal.topics.marks import MarkReader
-from journal.topics.names import OwnTopics, table_topic, wal_topic
+from journal.topics.names import OwnTopics, replay_id, table_topic, wal_topic
 from journal.v1.journal_pb2 import Mark
 from streams.agents.facts import FrameFacts
 from streams.routes.counts import Checkpointed, ShardCounts
 from streams.routes.outgoing import OutgrownError, ShardOutgoing
 from streams.routes.replay_history import FrameMessages, ShardHistory
-from streams.routes.replay_range import ReplayRange, replay_name
+from streams.routes.replay_range import ReplayRange
 from streams.routes.targets import Sizes, Targets
 
 RECORDS_AT_ONCE = 1000
@@ -88,7 +88,7 @@ class RouteReplay:
         self._clock = clock
         self._progress = progress
         self._timeout_s = settings.request_timeout_ms / 1000
-        self._name = replay_name(settings.journal, route, range_, again)
+        self._name = replay_id(settings.journal, route, range_.digest(again))
         self.replayed: list[ShardReplayed] = []
         """What this run did, shard by shard, also where it ended in an error."""
         routing = settings.routing

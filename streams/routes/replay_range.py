@@ -58,12 +58,6 @@ def range_of_ids(first_id: int, last_id: int) -> ReplayRange:
     return ReplayRange(first_id=first_id, last_id=last_id)
 
 
-def replay_name(journal: str, route: str, range_: ReplayRange, again: int) -> str:
-    """The name that all runs of a replay share: their transactional id, and the group of the offsets they have
-    reached."""
-    return f"kafka-journal.{journal}.replay.{route}.{range_.digest(again)}"
-
-
 def moment(ms: int) -> str:
     """A time as text that `--from` takes, from milliseconds since 1970."""
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]  # it re-exports this without saying so
 
 from tests.support.processes.command import new_journal
 from tests.support.processes.machine import DEADLINE_S, Machine, node, wait_for_end
@@ -18,13 +19,24 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 ENV = {"KAFKA_JOURNAL_FENCE_CHECK_MS": "5000", "KAFKA_JOURNAL_NODE_SESSION_TIMEOUT_MS": "10000"}
 """A busy machine is not taken for a dead node, and one that commits late still answers."""
 
+PREFIX = "team-a."
+
+
+def names_in_kafka(bootstrap: str, journal: str) -> set[str]:
+    """Topics and groups that have the journal's name in theirs."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    groups = [group.id for group in admin.list_groups(timeout=DEADLINE_S)]
+    return {name for name in (*admin.list_topics(timeout=DEADLINE_S).topics, *groups) if journal in name}
+
 
 def test_two_commands_are_a_highly_available_store(bootstrap: str, tmp_path: Path) -> None:
-    journal = new_journal(bootstrap, 2, directory=tmp_path / "command", env=ENV)
+    """The journal has a prefix, and nothing that it makes in Kafka lacks it."""
+    env = ENV | {"KAFKA_JOURNAL_TOPIC_PREFIX": PREFIX}
+    journal = new_journal(bootstrap, 2, directory=tmp_path / "command", env=env)
     with ExitStack() as ending:
 
         def start(name: str) -> Machine:
-            machine = Machine(bootstrap, journal, tmp_path, name, ENV)
+            machine = Machine(bootstrap, journal, tmp_path, name, env)
             ending.callback(machine.process.kill)
             return machine
 
@@ -75,6 +87,11 @@ def test_two_commands_are_a_highly_available_store(bootstrap: str, tmp_path: Pat
         assert two.run("status")["nodes"] == []
         assert one.roles.read_text().split() == ["standby", "active", "standby", "active", "stopping"]
         assert two.roles.read_text().split() == ["standby", "active", "stopping", "active", "stopping"]
+        assert two.run("status")["journal"] == PREFIX + journal
+    assert names_in_kafka(bootstrap, journal) == {
+        *(f"{PREFIX}{journal}.{topic}" for topic in ("wal", "table", "control")),
+        *(f"{PREFIX}kafka-journal.{journal}.{members}" for members in ("worker", "node")),
+    }
 
 
 def test_a_node_that_logs_json_and_more_has_its_worker_do_the_same(bootstrap: str, tmp_path: Path) -> None:

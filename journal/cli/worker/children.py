@@ -67,6 +67,8 @@ def worker_command(
     if as_json:
         command.append("--json")
     command += ["-b", settings.bootstrap_servers, "-j", settings.journal]
+    if settings.topic_prefix:
+        command += ["--topic-prefix", settings.topic_prefix]
     for item in chosen.properties or ():
         command += ["-X", item]
     if chosen.config is not None:

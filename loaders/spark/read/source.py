@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 
 from journal.errors import ConfigError, RowError, TopicError
 from journal.kafka.access import Access, access_of
+from journal.topics.names import control_topic, table_topic, wal_topic
 from journal.v1.journal_pb2 import Archive, Identity, SkipRequest, Trim
 from loaders.spark.read.client_options import java_options
 from loaders.spark.session.failures import journal_errors
@@ -43,6 +44,7 @@ class JournalSource:
 
     bootstrap_servers: str
     journal: str
+    """Its full name: `topic_prefix` comes first, if there is one."""
     properties: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -51,15 +53,15 @@ class JournalSource:
 
     @property
     def wal(self) -> str:
-        return f"{self.journal}.wal"
+        return wal_topic(self.journal)
 
     @property
     def table(self) -> str:
-        return f"{self.journal}.table"
+        return table_topic(self.journal)
 
     @property
     def control(self) -> str:
-        return f"{self.journal}.control"
+        return control_topic(self.journal)
 
     @property
     def access(self) -> Access:

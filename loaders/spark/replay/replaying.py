@@ -22,6 +22,7 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from journal.errors import ArchiveError, ConfigError, CorruptionError
+from journal.topics.names import wal_topic
 from loaders.spark.fold.fold import by_shard, cut_at, is_one_of, transacted
 from loaders.spark.fold.frames import (
     applied_operations,
@@ -169,7 +170,7 @@ class Selection:
 
     def _flattened(self, spark: SparkSession, path: str) -> DataFrame:
         manifest, until = self.manifest, self._filter.until
-        archived = as_records(read_archive(spark, path, manifest.journal), f"{manifest.journal}.wal")
+        archived = as_records(read_archive(spark, path, manifest.journal), wal_topic(manifest.journal))
         # newest manifest first: what is archived meanwhile comes after it
         bounded = archived.where(F.col("offset") < by_shard(manifest.ends()))
         with_skips = bounded.withColumn("skip", is_one_of({*self._filter.skip, *manifest.skipped}))

@@ -30,6 +30,10 @@ def test_a_nodes_worker_keeps_warm_copies_and_has_the_nodes_journal() -> None:
     assert command() == [*CHILD, "worker", "--processes", "1", "--standby", *ITS_JOURNAL]
 
 
+def test_a_nodes_worker_has_the_nodes_prefix() -> None:
+    assert command(topic_prefix="team.")[-4:] == ["-j", "team.orders", "--topic-prefix", "team."]
+
+
 def test_a_nodes_worker_has_the_nodes_options_and_shows_nothing_that_it_finds_in_the_same_file() -> None:
     chosen = Chosen(properties=["client.id=a=b", "debug="], config=Path("/etc/j.toml"))
     line = command(chosen, client_properties={"client.id": "a=b", "debug": "", "sasl.password": "secret"})

@@ -31,7 +31,7 @@ def positions(
         topic: source for topic in topics for source in ROUTING.sources if source.takes(topic)
     }
     faults = {unfit: f"{unfit} takes nothing"} if unfit else {}
-    return positions_of(ROUTING, topics, sources, committed, stopped, unfit=faults, begun=begun)
+    return positions_of(ROUTING, topics, sources, committed, stopped, group="g", unfit=faults, begun=begun)
 
 
 def test_a_partition_goes_on_where_it_was_committed_and_begins_where_its_source_says() -> None:
@@ -53,7 +53,7 @@ def test_a_moment_stays_the_beginning_of_what_appears_later() -> None:
     start = "2026-01-31T12:00:00Z"
     routing = RoutingConfig.model_validate({"sources": [{"name": "in", "topics": ["a"], "start": start}]})
     sources = {"a": routing.sources[0]}
-    found = positions_of(routing, {"a": 2}, sources, {("a", 0): 7}, (), unfit={}, begun=["in"])
+    found = positions_of(routing, {"a": 2}, sources, {("a", 0): 7}, (), group="g", unfit={}, begun=["in"])
     assert found.beginning == {("a", 1): start}
 
 
@@ -74,7 +74,7 @@ def test_a_partition_that_is_gone_stops_no_source_that_would_yield_its_topic_to_
     both = [{"name": "first", "pattern": "p-.*"}, {"name": "second", "pattern": "p.*"}]
     routing = RoutingConfig.model_validate({"sources": both})
     committed = {("p-2", 0): 3, ("p2", 0): 0}
-    found = positions_of(routing, {"p2": 1}, {"p2": routing.sources[1]}, committed, (), unfit={}, begun=())
+    found = positions_of(routing, {"p2": 1}, {"p2": routing.sources[1]}, committed, (), group="g", unfit={}, begun=())
     assert list(found.stopped) == ["first"]
     assert found.known == {("p2", 0): 0}
 
@@ -87,7 +87,9 @@ def test_a_dead_letter_topic_that_takes_nothing_stops_those_that_need_it() -> No
 def test_requests_need_their_dead_letter_topic_whatever_else_the_policy_is() -> None:
     source = {"name": "in", "topics": ["a"], "replies": True, "requests": "ask", "dead_letter_topic": "dead"}
     routing = RoutingConfig.model_validate({"sources": [source]})
-    found = positions_of(routing, {"a": 1}, {"a": routing.sources[0]}, {}, (), unfit={"dead": "no"}, begun=())
+    found = positions_of(
+        routing, {"a": 1}, {"a": routing.sources[0]}, {}, (), group="g", unfit={"dead": "no"}, begun=()
+    )
     assert found.stopped == {"in": "no"}
 
 

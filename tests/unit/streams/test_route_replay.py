@@ -17,9 +17,9 @@ from journal.errors import (
     RouteStopError,
     TopicError,
 )
-from journal.topics.names import wal_topic
+from journal.topics.names import replay_id, wal_topic
 from journal.v1.journal_pb2 import Operation, SkipRequest, Trim
-from streams.routes.replay_range import ReplayRange, range_of_ids, range_of_time, replay_name
+from streams.routes.replay_range import ReplayRange, range_of_ids, range_of_time
 from tests.simulation.faults import Fault, Faults, SimulatedCrash
 from tests.support.build import add, commit, delete, frame, marker, prepare, rollback, update, wal
 from tests.support.route_replay import ReplayWorld
@@ -371,10 +371,10 @@ def test_frames_that_an_operator_had_skipped_are_left_out_and_others_that_are_no
 
 def test_a_replays_name_is_its_own_for_each_range_route_and_time() -> None:
     names = {
-        replay_name("j", route, range_, again)
+        replay_id("j", route, range_.digest(again))
         for route in ("a", "b")
         for range_ in (range_of_time(1, 2), range_of_time(1, 3), range_of_ids(1, 2))
         for again in (0, 1)
     }
     assert len(names) == 12
-    assert replay_name("j", "a", range_of_time(1, 2), 0) == replay_name("j", "a", range_of_time(1, 2), 0)
+    assert range_of_time(1, 2).digest(0) == range_of_time(1, 2).digest(0)
