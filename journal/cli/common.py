@@ -199,8 +199,18 @@ def print_line(text: str) -> None:
 
 def confirm(question: str, *, yes: bool) -> None:
     """Ask on standard error, unless `yes`. Ends the command with exit code 1 if the answer is no or there is none."""
-    if not yes:
-        typer.confirm(escaped(question), err=True, abort=True)
+    if yes:
+        return
+    try:
+        agreed = typer.confirm(escaped(question), err=True)
+    except typer.Abort:
+        if sys.stdin.isatty():
+            raise
+        typer.echo(err=True)
+        print_error("error: nobody answered, as standard input has ended: --yes answers the question")
+        raise typer.Exit(1) from None
+    if not agreed:
+        raise typer.Abort
 
 
 def operator() -> str:

@@ -32,9 +32,12 @@ from journal.config import Settings
 
 app = typer.Typer(no_args_is_help=True, help="Prepared transactions: list, show, commit, rollback, forget.")
 
-TxArgument = Annotated[int, typer.Argument(min=1, max=2**63 - 1, help="The transaction's id, as `tx list` shows it.")]
-
-XidArgument = Annotated[str, typer.Argument(metavar="XID", help="The xid, as `tx list` shows it.")]
+TxArgument = Annotated[
+    str, typer.Argument(metavar="TX|XID", help="The transaction's number or its xid, as `tx list` shows them.")
+]
+OutcomeArgument = Annotated[
+    str, typer.Argument(metavar="RECORD|XID", help="The outcome's record or its xid, as `tx list` shows them.")
+]
 
 
 # ---- commands ----------------------------------------------------------------------------------------------
@@ -112,7 +115,7 @@ def rollback(
 @journal_command
 def forget(
     chosen: Chosen,
-    xid: XidArgument,
+    outcome: OutcomeArgument,
     node: NodeOption = None,
     take_over: TakeOverOption = False,
     yes: YesOption = False,
@@ -121,7 +124,8 @@ def forget(
     """Forget the outcome of a transaction that was settled by hand, if its coordinator will never ask for it."""
     settings = chosen.settings()
     with looking(settings, node) as looks:
-        line = forgettable(looks.transactions().outcomes, xid, settings.journal)
+        line = forgettable(looks.transactions().outcomes, outcome, settings.journal)
+    xid = line["text"]
     if not yes:
         print_facts("outcome", dict(zip(_OUTCOME_COLUMNS, _outcome_row(line), strict=True)), to=errors)
         confirm(f"forget what became of xid {xid}? Its coordinator hears nothing of it any more", yes=yes)
@@ -129,7 +133,7 @@ def forget(
         StepProgress() as progress,
         settling(settings, node, of_a_store=False, take_over=take_over, progress=progress) as settles,
     ):
-        epoch = settles.forget(xid, operator=operator())
+        epoch = settles.forget(str(line["record"]), operator=operator())
     if as_json:
         print_json(line | {"operator": operator(), "epoch": epoch})
     else:
@@ -137,10 +141,11 @@ def forget(
 
 
 def _settle(
-    settings: Settings, tx: int, outcome: str, *, node: str | None, take_over: bool, yes: bool, as_json: bool
+    settings: Settings, named: str, outcome: str, *, node: str | None, take_over: bool, yes: bool, as_json: bool
 ) -> None:
     with looking(settings, node) as looks:
-        line = looks.transaction(tx).summary
+        line = looks.transaction(named).summary
+    tx = line["tx"]
     if not yes:
         _show_summary(line, errors)
         confirm(f"{outcome} transaction {tx}, which only its coordinator should decide?", yes=yes)

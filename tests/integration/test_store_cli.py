@@ -205,7 +205,8 @@ def test_messages_are_sent_and_received_and_a_settled_transaction_lets_go(cli: C
     assert cli.ok("receive", "new", "--count", 0) == "one\n"
     assert cli.ok("receive", "new") == ""
 
-    cli.ok("tx", "commit", left.tx, "--yes")
+    assert cli.json("tx", "show", "7:payment:store")["tx"] == left.tx
+    cli.ok("tx", "commit", "7:payment:store", "--yes")
     eu = next(line for line in cli.json("queues") if line["queue"] == "eu")
     assert (eu["depth"], eu["ready"], eu["in_doubt"]) == (1, 1, 0)
     assert "--property x: expected NAME[:TYPE]=VALUE" in cli.fails("send", "new", "body", "-p", "x", code=2)
@@ -214,7 +215,7 @@ def test_messages_are_sent_and_received_and_a_settled_transaction_lets_go(cli: C
     assert "heuristic commit" in cli.ok("tx", "list")
     epoch = cli.json("init")["epoch"]
     assert "has still to commit" in cli.fails("tx", "forget", "7:other:db", "--yes")
-    assert "no outcome of xid 7:none:x is kept" in cli.fails("tx", "forget", "7:none:x", "--yes")
+    assert "no outcome 7:none:x is kept" in cli.fails("tx", "forget", "7:none:x", "--yes")
     assert "Aborted" in cli.fails("tx", "forget", "7:payment:store", stdin="n\n")
     assert cli.json("init")["epoch"] == epoch, "a refusal activates nothing"
     assert cli.json("tx", "forget", "7:payment:store", "--yes")["record"] == kept["id"]

@@ -82,8 +82,8 @@ class NodeClient:
     def transactions(self) -> TransactionsFound:
         return TransactionsFound(**self._call("transactions"))
 
-    def transaction(self, tx: int) -> TransactionFound:
-        return TransactionFound(**self._call("transaction", tx=tx))
+    def transaction(self, named: str) -> TransactionFound:
+        return TransactionFound(**self._call("transaction", named=named))
 
     def send(self, order: SendOrder) -> SendResult:
         """Send messages, in requests of a bounded number each. Some may be stored when a later request is refused."""
@@ -103,8 +103,8 @@ class NodeClient:
     def settle(self, tx: int, *, commit: bool, operator: str) -> int:
         return int(self._call("settle", tx=tx, commit=commit, operator=operator))
 
-    def forget(self, xid: str, *, operator: str) -> int:
-        return int(self._call("forget", xid=xid, operator=operator))
+    def forget(self, named: str, *, operator: str) -> int:
+        return int(self._call("forget", named=named, operator=operator))
 
     def take(self) -> Json | None:
         found: Json | None = self._call("take")

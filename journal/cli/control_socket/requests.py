@@ -155,7 +155,7 @@ class ControlRequests:
         return self._operations.transactions()._asdict()
 
     def _transaction(self, params: Params, part: Part) -> Any:
-        return self._operations.transaction(params.number("tx"))._asdict()
+        return self._operations.transaction(params.text("named"))._asdict()
 
     def _send(self, params: Params, part: Part) -> Any:
         return self._operations.send(params.order())._asdict()
@@ -165,7 +165,7 @@ class ControlRequests:
         return self._operations.settle(tx, commit=params.flag("commit"), operator=operator)
 
     def _forget(self, params: Params, part: Part) -> Any:
-        return self._operations.forget(params.text("xid"), operator=params.text("operator"))
+        return self._operations.forget(params.text("named"), operator=params.text("operator"))
 
     def _receive(self, params: Params, part: Part) -> Any:
         if self._receiving is not None:

@@ -118,8 +118,8 @@ class NodeService:
     def transactions(self) -> TransactionsFound:
         return self._looking().transactions()
 
-    def transaction(self, tx: int) -> TransactionFound:
-        return self._looking().transaction(tx)
+    def transaction(self, named: str) -> TransactionFound:
+        return self._looking().transaction(named)
 
     def send(self, order: SendOrder) -> SendResult:
         return self._acting().send(order)
@@ -130,8 +130,8 @@ class NodeService:
     def settle(self, tx: int, *, commit: bool, operator: str) -> int:
         return self._knowing_outcomes().settle(tx, commit=commit, operator=operator)
 
-    def forget(self, xid: str, *, operator: str) -> int:
-        return self._knowing_outcomes().forget(xid, operator=operator)
+    def forget(self, named: str, *, operator: str) -> int:
+        return self._knowing_outcomes().forget(named, operator=operator)
 
     # ---- inside ----------------------------------------------------------------------------------------------------
 

@@ -112,10 +112,10 @@ class StoreActing:
         _note_settled(row, commit=commit, operator=operator)
         return epoch_of(journal)
 
-    def forget(self, xid: str, *, operator: str) -> int:
+    def forget(self, named: str, *, operator: str) -> int:
         store, journal, outcomes, resource = self._served
         known = resource or XaResource(store, journal, _Loaded(_prepared(store), outcomes), clock_ms=wall_ms)
-        _forget(known, xid, self._name, operator)
+        _forget(known, named, self._name, operator)
         return epoch_of(journal)
 
 
@@ -134,10 +134,10 @@ class JournalActing:
         _note_settled(row, commit=commit, operator=operator)
         return epoch_of(self._journal)
 
-    def forget(self, xid: str, *, operator: str) -> int:
+    def forget(self, named: str, *, operator: str) -> int:
         """The operation of `Acting.forget`."""
         resource = XaResource(self._journal, self._journal, self._loaded, clock_ms=wall_ms)
-        _forget(resource, xid, self._name, operator)
+        _forget(resource, named, self._name, operator)
         return epoch_of(self._journal)
 
 
@@ -159,9 +159,9 @@ def _note_settled(row: PreparedRow, *, commit: bool, operator: str) -> None:
     log.warning("transaction %d (%s) was %s by hand, by %s", row.tx, name_of(row.data), done, operator)
 
 
-def _forget(resource: XaResource, xid: str, journal: str, operator: str) -> None:
-    forget(resource, xid, journal)
-    log.warning("the outcome of xid %s was forgotten by hand, by %s", xid, operator)
+def _forget(resource: XaResource, named: str, journal: str, operator: str) -> None:
+    forget(resource, named, journal)
+    log.warning("the outcome %s was forgotten by hand, by %s", named, operator)
 
 
 # ---- settling ----------------------------------------------------------------------------------------------

@@ -84,17 +84,28 @@ def in_doubt(base: Base) -> Iterator[InDoubtTransaction]:
         )
 
 
-def find_in_doubt(base: Base, tx: int, journal: str) -> InDoubtTransaction:
-    """The transaction with this id. Raises TransactionUnknownError, which says where to look."""
+def find_in_doubt(base: Base, named: str, journal: str) -> InDoubtTransaction:
+    """The transaction that is named by its number, or by its xid as `tx list` shows it. Raises TransactionUnknownError,
+    which says where to look."""
+    called = []
     for transaction in in_doubt(base):
-        if transaction.tx == tx:
+        if str(transaction.tx) == named:
             return transaction
-    raise unknown(journal, tx)
+        if transaction.text == named:
+            called.append(transaction)
+    if len(called) == 1:
+        return called[0]
+    if called:
+        numbers = ", ".join(str(each.tx) for each in called)
+        raise TransactionUnknownError(
+            f"{len(called)} transactions are called {named}, name one by its number: {numbers}"
+        )
+    raise unknown(journal, named)
 
 
-def unknown(journal: str, tx: int) -> TransactionUnknownError:
+def unknown(journal: str, named: object) -> TransactionUnknownError:
     return TransactionUnknownError(
-        f"no transaction {tx} is in doubt: kafka-journal tx list -j {journal} shows those that are"
+        f"no transaction {named} is in doubt: kafka-journal tx list -j {journal} shows those that are"
     )
 
 

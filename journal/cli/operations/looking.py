@@ -173,9 +173,9 @@ class StateLooking:
                 [outcome_line(kept, now_ms) for kept in self._states.outcomes(state)],
             )
 
-    def transaction(self, tx: int) -> TransactionFound:
+    def transaction(self, named: str) -> TransactionFound:
         with self._states.rows() as state:
-            found = find_in_doubt(state.base, tx, self._journal)
+            found = find_in_doubt(state.base, named, self._journal)
         references = [reference._asdict() for reference in found.references]
         return TransactionFound(summary(found, wall_ms()), references, [operation_line(op) for op in found.operations])
 

@@ -72,18 +72,19 @@ def outcome_line(kept: KeptOutcome, now_ms: float) -> Json:
     }
 
 
-def forgettable(lines: Sequence[Json], xid: str, journal: str) -> Json:
-    """The outcome of an xid, named as its line shows it. Raises XidError for an outcome that nobody may
-    forget by hand."""
-    found = [line for line in lines if line["text"] == xid]
+def forgettable(lines: Sequence[Json], named: str, journal: str) -> Json:
+    """The outcome that is named by its xid or its record's number, as its line shows them. Raises XidError for an
+    outcome that nobody may forget by hand."""
+    found = [line for line in lines if named in (line["text"], str(line["record"]))]
     if not found:
         raise XidError(
-            f"no outcome of xid {xid} is kept: kafka-journal tx list -j {journal} shows those that are",
+            f"no outcome {named} is kept: kafka-journal tx list -j {journal} shows those that are",
             code=XaCode.NOTA,
         )
     if len(found) > 1:
-        raise XidError(f"{len(found)} xids are called {xid}: their coordinator has to forget them", code=XaCode.INVAL)
+        raise XidError(f"{len(found)} xids are called {named}: name one by its record's number", code=XaCode.INVAL)
     (line,) = found
+    xid = line["text"]
     if line["decision"] == decision_word(COMMITTED):
         raise XidError(
             f"xid {xid} has still to commit, as its transaction is committed: without this outcome a recovery rolls it "
@@ -101,8 +102,8 @@ def forgettable(lines: Sequence[Json], xid: str, journal: str) -> Json:
     return line
 
 
-def forget(resource: XaResource, xid: str, journal: str) -> None:
+def forget(resource: XaResource, named: str, journal: str) -> None:
     """Forget an outcome. This is durable when it returns. Raises the errors of `forgettable`."""
     kept = {outcome.record_id: outcome for outcome in resource.outcomes()}
-    line = forgettable([outcome_line(outcome, 0.0) for outcome in kept.values()], xid, journal)
+    line = forgettable([outcome_line(outcome, 0.0) for outcome in kept.values()], named, journal)
     resource.forget(kept[line["record"]].xid)

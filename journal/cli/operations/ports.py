@@ -99,8 +99,8 @@ class ReadingOperations(Protocol):
 
     def transactions(self) -> TransactionsFound: ...
 
-    def transaction(self, tx: int) -> TransactionFound:
-        """One transaction in doubt. Raises TransactionUnknownError."""
+    def transaction(self, named: str) -> TransactionFound:
+        """One transaction in doubt, named by its number or its xid. Raises TransactionUnknownError."""
 
 
 class Acting(Protocol):
@@ -116,9 +116,9 @@ class Acting(Protocol):
         """Settle a transaction in doubt in the place of its coordinator; returns the epoch. Raises
         TransactionUnknownError."""
 
-    def forget(self, xid: str, *, operator: str) -> int:
-        """Forget the outcome of a transaction that was settled in this way, named as its line shows it; returns the
-        epoch.
+    def forget(self, named: str, *, operator: str) -> int:
+        """Forget the outcome of a transaction that was settled in this way, named by its xid or its record; returns
+        the epoch.
 
         Raises XidError for an outcome that is not kept, or that recovery needs.
         """

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from bench.__main__ import app as bench
 from bench.rounds import Outcome
-from journal.cli.common import Chosen, JsonOption, journal_command
+from journal.cli.common import Chosen, JsonOption, confirm, journal_command
 from journal.cli.main import COMMANDS, app, load_command
 from journal.errors import ConfigError, StoreError
 
@@ -85,6 +85,34 @@ def test_an_error_of_a_command_is_a_line_and_an_exit_code(error: Exception, code
     ended = CliRunner().invoke(command_of([], error), ["x"])
     assert (ended.exit_code, ended.stdout) == (code, "")
     assert "error: no" in ended.stderr
+
+
+def asking() -> typer.Typer:
+    made = typer.Typer(add_completion=False)
+
+    @made.command()
+    def ask(yes: bool = False) -> None:
+        confirm("go on?", yes=yes)
+        typer.echo("went on")
+
+    return made
+
+
+@pytest.mark.parametrize(("arguments", "given"), [(["--yes"], ""), ([], "y\n")])
+def test_a_question_is_answered_with_yes(arguments: list[str], given: str) -> None:
+    assert "went on" in CliRunner().invoke(asking(), arguments, input=given).stdout
+
+
+def test_a_question_that_nobody_can_answer_names_the_option_that_answers_it() -> None:
+    ended = CliRunner().invoke(asking(), [], input="")
+    assert (ended.exit_code, "went on" in ended.stdout) == (1, False)
+    assert "standard input has ended: --yes answers the question" in ended.stderr
+
+
+def test_no_is_an_answer_too() -> None:
+    ended = CliRunner().invoke(asking(), [], input="n\n")
+    assert (ended.exit_code, "went on" in ended.stdout) == (1, False)
+    assert "--yes" not in ended.stderr
 
 
 # ---- which brokers ---------------------------------------------------------------------------------------------

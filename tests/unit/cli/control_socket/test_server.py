@@ -196,7 +196,8 @@ def test_a_transaction_with_an_xid_is_shown_and_settled_and_its_coordinator_is_t
             "7:payment:store",
             {"q": {"adds": 0, "acknowledges": 1, "changes": 0}},
         )
-        found = client.transaction(tx)
+        found = client.transaction(str(tx))
+        assert client.transaction("7:payment:store").summary["tx"] == tx
         assert found.references == [{"queue": "q", "message": kept, "does": "acknowledges"}]
         assert [op["id"] for op in found.held] == [kept]
         client.settle(tx, commit=True, operator="me")
@@ -204,14 +205,14 @@ def test_a_transaction_with_an_xid_is_shown_and_settled_and_its_coordinator_is_t
         assert in_doubt == []
         assert (outcome["text"], outcome["decision"]) == ("7:payment:store", "heuristic commit")
         with pytest.raises(TransactionUnknownError):
-            client.transaction(tx)
+            client.transaction(str(tx))
     assert bodies(store) == []
     with pytest.raises(XidError, match="was committed without its coordinator"):
         resource.tpc_rollback(xid)
     with node.client() as client:
         assert client.forget("7:payment:store", operator="me") == 1
         assert client.transactions().outcomes == []
-        with pytest.raises(XidError, match=r"no outcome of xid 7:payment:store is kept: .* tx list -j orders"):
+        with pytest.raises(XidError, match=r"no outcome 7:payment:store is kept: .* tx list -j orders"):
             client.forget("7:payment:store", operator="me")
     assert not resource.outcomes()
 
