@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection
 from contextlib import closing
+from typing import NamedTuple
 
 from journal.cli.reading import opened_journal
 from journal.config import Settings
@@ -15,11 +15,19 @@ from journal.kafka.ports import Kafka
 from journal.process.clocks import wall_ms
 from journal.topics.control_keys import HAND_OVER_KEY, control_row
 from journal.topics.control_reading import ControlWatcher
-from journal.topics.control_rows import ControlRows
+from journal.topics.control_rows import ControlRows, NodeRow
 from journal.topics.names import node_group
 from journal.v1.journal_pb2 import HandOver, NodeStatus
 from loaders.node.duty import nobody_fit
-from loaders.node.liveness import LastActive, Members, fit_standbys, is_gone, last_active, newest_report_ms
+from loaders.node.liveness import (
+    LastActive,
+    Members,
+    could_take_over,
+    fit_standbys,
+    is_gone,
+    last_active,
+    newest_report_ms,
+)
 from loaders.node.roles import Role
 
 log = logging.getLogger(__name__)
@@ -87,42 +95,56 @@ def _is_awaited(rows: ControlRows, node: str) -> bool:
     )
 
 
+class Obstacle(NamedTuple):
+    """Why a hand-over is impossible now."""
+
+    why: str
+    may_pass: bool = False
+    """Whether it may pass by itself: a node that has just become fit is about to join the nodes' group."""
+
+
+def obstacle(rows: ControlRows, active: LastActive, to: str, members: Members) -> Obstacle | None:
+    """Why `active` cannot hand over to the node `to` (empty: to anybody) now; None if it can."""
+    others = {name: row for name, row in sorted(rows.nodes.items()) if name != active.node}
+    known = ", ".join(sorted({active.node, *others}))
+    if to == active.node:
+        return Obstacle(f"node {to} is active already")
+    if to and to not in others:
+        return Obstacle(f"there is no node {to}: the nodes are {known}")
+    now_ms = newest_report_ms(rows)
+    fit = fit_standbys(rows, now_ms, members)
+    if to in fit or (not to and any(name in others for name in fit)):
+        return None
+    asked = {to: others[to]} if to else others
+    why = "; ".join(f"{name} is {_standing(row, now_ms)}" for name, row in asked.items())
+    may_pass = any(could_take_over(row, now_ms, None) for row in asked.values())
+    return Obstacle(f"{nobody_fit(to)} from {active.node}: {why or 'there is no other node'}", may_pass)
+
+
+def _standing(row: NodeRow, now_ms: float) -> str:
+    """What a node that cannot take over is."""
+    if is_gone(row, now_ms):
+        return f"gone for {(now_ms - row.timestamp) / 1000:.0f} s"
+    return "not in the nodes' group" if row.status.fit else row.status.why_not or row.status.role
+
+
 def _wait_until_possible(kafka: Kafka, rows: ControlWatcher, settings: Settings, to: str) -> LastActive:
-    """Wait until a node can take over: one that has just become fit joins the group, and reports it with its next
-    report."""
+    """The active node, once it can hand over. Raises NotActiveError and StateError, at once unless what is in the way
+    may pass by itself."""
     until = time.monotonic() + settings.node_report_ms / 1000
     group, timeout_s = node_group(settings.journal), settings.request_timeout_ms / 1000
     with closing(kafka.cluster()) as cluster:
         while True:
+            active = last_active(rows.rows)
+            if active is None or active.released:
+                raise NotActiveError(f"no node of journal {settings.journal} is active: a standby takes over by itself")
             members = {member.client_id for member in cluster.group_members(group, timeout_s)}
-            try:
-                return _require_possible(rows.rows, settings.journal, to, members)
-            except StateError:
-                if time.monotonic() >= until:
-                    raise
+            found = obstacle(rows.rows, active, to, members)
+            if found is None:
+                return active
+            if not found.may_pass or time.monotonic() >= until:
+                raise StateError(found.why)
             rows.poll(_POLL_S)
-
-
-def _require_possible(rows: ControlRows, journal: str, to: str, members: Members) -> LastActive:
-    active = last_active(rows)
-    if active is None or active.released:
-        raise NotActiveError(f"no node of journal {journal} is active: a standby takes over by itself")
-    fit = [name for name in fit_standbys(rows, newest_report_ms(rows), members) if name != active.node]
-    if (to and to not in fit) or not fit:
-        raise StateError(f"{nobody_fit(to)} from {active.node}: {_why_not(rows, active, fit)}")
-    return active
-
-
-def _why_not(rows: ControlRows, active: LastActive, fit: Collection[str]) -> str:
-    """Why the other nodes cannot take over, as far as it is known."""
-    known, now_ms = [], newest_report_ms(rows)
-    for name, (status, timestamp) in sorted(rows.nodes.items()):
-        if name != active.node:
-            why_not = "not in the nodes' group" if status.fit else status.why_not or status.role
-            if is_gone(rows.nodes[name], now_ms):
-                why_not = f"gone for {(now_ms - timestamp) / 1000:.0f} s"
-            known.append(f"{name} is {'fit' if name in fit else why_not}")
-    return "; ".join(known) or "there is no other node"
 
 
 def _ask(kafka: Kafka, settings: Settings, rows: ControlRows, active: LastActive, to: str, timeout_s: float) -> None:
