@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import deque
 from collections.abc import Iterable
 from contextlib import nullcontext
 from typing import Annotated, BinaryIO
 
 import typer
 
+from journal.append.completion import Completion
 from journal.cli.activating import activated_journal
 from journal.cli.common import (
     Chosen,
@@ -19,12 +21,16 @@ from journal.cli.common import (
     journal_command,
     print_facts,
     print_json,
+    print_note,
+    said_if_cut_off,
 )
 from journal.cli.script import apply_operation, parse_line
+from journal.cli.text import counted
 from journal.errors import ScriptError
 from journal.journal import BlockingJournal
 
 _PROGRESS_LINES = 1000
+_IN_TRANSACTIONS = ("add", "update", "delete")
 
 
 @journal_command
@@ -36,20 +42,23 @@ def apply(
 ) -> None:
     """Activate the journal, append the operations of a script in order, and close.
 
-    A bad line ends the command with its number; the operations before that line are in the journal.
+    A bad line ends the command with its number; the operations before that line are in the journal. A command that is
+    interrupted says up to which line they are.
     """
     settings = chosen.settings()
+    applied = Applied()
     with (
+        said_if_cut_off(lambda: _cut_off(applied, as_json=as_json)),
         nullcontext(sys.stdin.buffer) if file == "-" else _opened(file) as lines,
         StepProgress() as progress,
         activated_journal(settings, take_over=take_over, progress=progress) as (opened, report),
     ):
         began = time.monotonic()
         in_doubt = set(report.in_doubt)
-        operations = _append_lines(opened, lines, in_doubt, progress)
+        _append_lines(opened, lines, in_doubt, progress, applied)
         seconds = time.monotonic() - began
     facts: dict[str, object] = {
-        "operations": operations,
+        "operations": applied.operations,
         "epoch": report.epoch,
         "seconds": round(seconds, 3),
         "in_doubt": sorted(in_doubt),
@@ -69,25 +78,65 @@ def _opened(file: str) -> BinaryIO:
         raise typer.BadParameter(f"{file} cannot be read: {error.strerror}", param_hint="FILE") from None
 
 
-def _append_lines(journal: BlockingJournal, lines: Iterable[bytes], in_doubt: set[int], progress: StepProgress) -> int:
-    """Append every line, and keep `in_doubt`. Everything appended is committed when this returns or raises
-    ScriptError."""
-    count = 0
+class Applied:
+    """How far a script was appended, and how much of that is committed."""
+
+    def __init__(self) -> None:
+        self.operations = 0
+        self.line = 0
+        """The last line whose operation was appended."""
+        self._committed = (0, 0)
+        self._pending: deque[tuple[Completion, int, int]] = deque()
+        """For each group that is not known to be committed: its completion, and operations and line at its end."""
+
+    def appended(self, line: int, completion: Completion, *, waits: bool) -> None:
+        """The operation of a line was appended. If it `waits` for its transaction, its completion says nothing."""
+        self.operations, self.line = self.operations + 1, line
+        if waits:
+            return
+        if self._pending and self._pending[-1][0] is completion:
+            self._pending.pop()
+        self._pending.append((completion, self.operations, line))
+        self.committed()
+
+    def committed(self) -> tuple[int, int]:
+        """How many operations are committed by now, and the last one's line."""
+        while self._pending and self._pending[0][0].done and self._pending[0][0].error is None:
+            _, operations, line = self._pending.popleft()
+            self._committed = operations, line
+        return self._committed
+
+
+def _cut_off(applied: Applied, *, as_json: bool) -> None:
+    """Say up to which line a script is in the journal that was cut off. The journal is closed by now, which commits
+    what was appended if it can."""
+    operations, line = applied.committed()
+    unknown = applied.operations - operations
+    if as_json:
+        print_json({"operations": operations, "line": line, "unknown": unknown})
+    more = f"; in the journal or not: {unknown:,} more, up to line {applied.line}" if unknown else ""
+    print_note(f"cut off: in the journal: {counted(operations, 'operation')}, up to line {line}{more}")
+
+
+def _append_lines(
+    journal: BlockingJournal, lines: Iterable[bytes], in_doubt: set[int], progress: StepProgress, applied: Applied
+) -> None:
+    """Append every line, and keep `in_doubt` and `applied`. Everything appended is committed when this returns or
+    raises ScriptError."""
     try:
         for number, text in enumerate(lines, start=1):
             if not text.strip():
                 continue
             op = parse_line(text, number)
-            apply_operation(journal, op, number)
+            completion = apply_operation(journal, op, number)
+            applied.appended(number, completion, waits=bool(op.get("tx")) and op["op"] in _IN_TRANSACTIONS)
             if op["op"] == "prepare":
                 in_doubt.add(op["tx"])
             elif op["op"] in ("commit", "rollback"):
                 in_doubt.discard(op["tx"])
-            count += 1
-            if count % _PROGRESS_LINES == 0:
-                progress("apply", count, 0)
+            if applied.operations % _PROGRESS_LINES == 0:
+                progress("apply", applied.operations, 0)
     except ScriptError:
         journal.flush().wait()
         raise
     journal.flush().wait()
-    return count

@@ -33,6 +33,7 @@ from journal.errors import (
     InvalidOperationError,
     JournalError,
     KafkaUnavailableError,
+    OperatingError,
     OutcomeUnknownError,
     OutputError,
 )
@@ -145,6 +146,16 @@ def ended_by_sigterm_as_by_ctrl_c() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def said_if_cut_off(say: Callable[[], None]) -> Iterator[None]:
+    """Call `say`, which says how far a command has come, if it is interrupted or its journal fails it."""
+    try:
+        yield
+    except (KeyboardInterrupt, FencedError, OutcomeUnknownError, OperatingError):
+        say()
+        raise
 
 
 @contextmanager

@@ -25,11 +25,12 @@ from journal.cli.common import (
     print_facts,
     print_json,
     print_note,
+    said_if_cut_off,
 )
-from journal.cli.operations.ports import Json, SendOrder
+from journal.cli.operations.ports import Json, SendOrder, SentSoFar
 from journal.cli.operations.typed_values import METAVAR, TYPES_HELP, parse_values
 from journal.cli.places import NodeOption, acting
-from journal.cli.text import printable
+from journal.cli.text import counted, printable
 from journal.errors import ConfigError
 from journal.process.clocks import wall_ms
 from journal.store.model import PRIORITY_DEFAULT, PRIORITY_MAX, Message
@@ -83,13 +84,37 @@ def send(
         expires=_in(now, "--expire-s", expire_s),
     )
     order = SendOrder(message, queue or (), count, create)
-    with StepProgress() as progress, acting(settings, node, take_over=take_over, progress=progress) as acts:
-        queues, ids = acts.send(order)
+    so_far = SentSoFar()
+    with (
+        said_if_cut_off(lambda: _cut_off(order, so_far, as_json=as_json)),
+        StepProgress() as progress,
+        acting(settings, node, take_over=take_over, progress=progress) as acts,
+    ):
+        queues, ids = acts.send(order, so_far)
     if as_json:
-        print_json({"address": address, "queues": queues, "messages": ids})
+        print_json(_sent_json(order, so_far))
         return
     shown = ", ".join(map(str, ids[:3])) + (", …" if len(ids) > 3 else "")
     print_facts(f"sent to address {address}", {"messages": len(ids), "ids": shown, "queues": ", ".join(queues)})
+
+
+def _sent_json(order: SendOrder, so_far: SentSoFar) -> Json:
+    return {
+        "address": order.message.address,
+        "queues": so_far.queues,
+        "messages": so_far.stored,
+        "unknown": so_far.unknown,
+        "not_sent": order.count - len(so_far.stored) - so_far.unknown,
+    }
+
+
+def _cut_off(order: SendOrder, so_far: SentSoFar, *, as_json: bool) -> None:
+    """Say what became of the messages of a `send` that was cut off."""
+    found = _sent_json(order, so_far)
+    if as_json:
+        print_json(found)
+    stored = counted(len(found["messages"]), "message")
+    print_note(f"cut off: stored: {stored}; stored or not: {found['unknown']:,}; not sent: {found['not_sent']:,}")
 
 
 def _in(now_ms: int, option: str, seconds: float) -> int:
@@ -128,7 +153,7 @@ def receive(
                 received += 1
             left = receiving.finish()
     if not as_json:
-        print_note(f"{received:,} messages, {left:,} more are ready", style="dim")
+        print_note(f"{counted(received, 'message')}, {left:,} more {'is' if left == 1 else 'are'} ready", style="dim")
 
 
 def _print(line: Json, as_json: bool) -> None:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from journal.cli.common import print_note
 from journal.process.stop_requests import STOP_SIGNALS, StopRequests
 
-BEHIND_THE_BATCH = "stopping behind what is being written; again, and it ends at once: the next run does that anew"
+BEHIND_THE_BATCH = "ending after this batch; again, and it stops now: the next run does the batch anew"
 """The answer of a Spark job."""
 
 

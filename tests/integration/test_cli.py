@@ -220,6 +220,7 @@ def test_an_active_node_is_named_and_only_fenced_when_asked(cli: Cli) -> None:
         _, said_by_first = node.communicate(b'{"op":"add","id":3}\n' * 2, timeout=TIMEOUT_S)
         assert node.returncode == 1
         assert b"took the journal over" in said_by_first
+        assert b"cut off: in the journal: 1 operation, up to line 1" in said_by_first
     finally:
         node.kill()
         node.wait()

@@ -20,6 +20,7 @@ from journal.cli.operations.ports import (
     QueuesFound,
     SendOrder,
     SendResult,
+    SentSoFar,
     TransactionFound,
     TransactionsFound,
 )
@@ -85,14 +86,17 @@ class NodeClient:
     def transaction(self, named: str) -> TransactionFound:
         return TransactionFound(**self._call("transaction", named=named))
 
-    def send(self, order: SendOrder) -> SendResult:
+    def send(self, order: SendOrder, so_far: SentSoFar) -> SendResult:
         """Send messages, in requests of a bounded number each. Some may be stored when a later request is refused."""
         sent = SendResult([], [])
         while (left := order.count - len(sent.messages)) > 0:
             self._progress("send", len(sent.messages), order.count)
             # all messages go where the first ones went
             part = replace(order, count=min(left, SEND_MESSAGES_MAX), queues=sent.queues or order.queues)
+            so_far.begin(part.count)
             said = SendResult(**self._call("send", **order_params(part)))
+            so_far.handed_in(said.messages, lambda: True)
+            so_far.queues = said.queues
             sent = SendResult(said.queues, sent.messages + said.messages)
         return sent
 

@@ -7,7 +7,7 @@ import binascii
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from journal.cli.operations.ports import Json, NodeOperations, Receiving, SendOrder
+from journal.cli.operations.ports import Json, NodeOperations, Receiving, SendOrder, SentSoFar
 from journal.cli.operations.typed_values import parse_values, value_texts
 from journal.cli.script import encode_data
 from journal.errors import InvalidOperationError, StateError
@@ -158,7 +158,7 @@ class ControlRequests:
         return self._operations.transaction(params.text("named"))._asdict()
 
     def _send(self, params: Params, part: Part) -> Any:
-        return self._operations.send(params.order())._asdict()
+        return self._operations.send(params.order(), SentSoFar())._asdict()
 
     def _settle(self, params: Params, part: Part) -> Any:
         tx, operator = params.number("tx"), params.text("operator")

@@ -30,6 +30,7 @@ from journal.cli.operations.ports import (
     Receiving,
     SendOrder,
     SendResult,
+    SentSoFar,
     TransactionFound,
     TransactionsFound,
 )
@@ -121,8 +122,8 @@ class NodeService:
     def transaction(self, named: str) -> TransactionFound:
         return self._looking().transaction(named)
 
-    def send(self, order: SendOrder) -> SendResult:
-        return self._acting().send(order)
+    def send(self, order: SendOrder, so_far: SentSoFar) -> SendResult:
+        return self._acting().send(order, so_far)
 
     def receiving(self, queue: str, receiver: str) -> Receiving:
         return self._acting().receiving(queue, receiver)

@@ -7,13 +7,15 @@ import logging
 import time
 import uuid
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from journal.activate.activation import ActivationReport
+from journal.append.completion import Completion
 from journal.cli.operations.in_doubt import name_of, unknown
 from journal.cli.operations.looking import missing_queue
 from journal.cli.operations.outcomes import forget, outcomes_among
-from journal.cli.operations.ports import Json, Receiving, SendOrder, SendResult
+from journal.cli.operations.ports import Json, Receiving, SendOrder, SendResult, SentSoFar
 from journal.cli.operations.queue_lines import depth_of, shown_values
 from journal.cli.operations.views import BROWSE_MAX
 from journal.cli.script import encode_data
@@ -81,17 +83,22 @@ class StoreActing:
         self._name = journal_name
         self._progress = progress
 
-    def send(self, order: SendOrder) -> SendResult:
+    def send(self, order: SendOrder, so_far: SentSoFar) -> SendResult:
         store, address = self._served.store, order.message.address
         if order.create:
             _create(store, address)
         queues = list(order.queues or _queues_of(store, address))
+        so_far.queues = queues
         ids: list[int] = []
         while len(ids) < order.count:
             self._progress("send", len(ids), order.count)
             batch = min(_BATCH_MESSAGES, order.count - len(ids))
-            ids += [store.send(order.message, queues).id for _ in range(batch)]
-            store.flush().wait(WAIT_S)
+            so_far.begin(batch)
+            sent = [store.send(order.message, queues).id for _ in range(batch)]
+            durable = store.flush()
+            so_far.handed_in(sent, partial(_is_durable, durable))
+            durable.wait(WAIT_S)
+            ids += sent
         return SendResult(queues, ids)
 
     def receiving(self, queue: str, receiver: str) -> Receiving:
@@ -193,6 +200,10 @@ def settle_with(resource: XaResource, transactions: Transactions, tx: int, *, co
         resource.settle_unnamed(tx, commit=commit)
     else:
         (transactions.commit(tx) if commit else transactions.rollback(tx)).wait(WAIT_S)
+
+
+def _is_durable(completion: Completion) -> bool:
+    return completion.done and completion.error is None
 
 
 # ---- sending -----------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -24,6 +24,35 @@ class SendOrder:
     count: int = 1
     create: bool = False
     """Create the address, and a queue of the same name, if missing."""
+
+
+class SentSoFar:
+    """How far a `send` has come, for whoever interrupts it. It is asked once the journal is closed, which ends what was
+    begun."""
+
+    def __init__(self) -> None:
+        self.queues: list[str] = []
+        self._parts: list[tuple[int, list[int], Callable[[], bool]]] = []
+        """For each part that was begun: its messages, their ids as far as they are known, and whether it is durable."""
+
+    def begin(self, count: int) -> None:
+        """So many messages are handed in now."""
+        self._parts.append((count, [], lambda: False))
+
+    def handed_in(self, ids: Sequence[int], is_durable: Callable[[], bool]) -> None:
+        """The messages of the part that was begun last have these ids, and are stored once `is_durable`."""
+        count, _, _ = self._parts[-1]
+        self._parts[-1] = count, list(ids), is_durable
+
+    @property
+    def stored(self) -> list[int]:
+        """The ids of the messages that are stored."""
+        return [each for _, ids, is_durable in self._parts if is_durable() for each in ids]
+
+    @property
+    def unknown(self) -> int:
+        """The number of messages that were handed in, and may be stored or not."""
+        return sum(count for count, _, _ in self._parts) - len(self.stored)
 
 
 class SendResult(NamedTuple):
@@ -106,8 +135,9 @@ class ReadingOperations(Protocol):
 class Acting(Protocol):
     """Operations of the active node."""
 
-    def send(self, order: SendOrder) -> SendResult:
-        """Store and route messages. Raises AddressMissingError, QueueMissingError, and the errors of the store."""
+    def send(self, order: SendOrder, so_far: SentSoFar) -> SendResult:
+        """Store and route messages, and tell `so_far` of them. Raises AddressMissingError, QueueMissingError, and the
+        errors of the store."""
 
     def receiving(self, queue: str, receiver: str) -> Receiving:
         """Begin to receive from a queue. Raises QueueMissingError."""

@@ -199,7 +199,7 @@ def test_ctrl_c_is_answered_at_once_while_spark_is_at_work(history: History, tmp
     ):
         at_work = [stopped_at_work(each, broker) for each in (job, looking)]
         try:
-            for each, word in ((job, "stopping behind what is being written"), (looking, "stopping; again")):
+            for each, word in ((job, "ending after this batch"), (looking, "stopping; again")):
                 each.press_ctrl_c()
                 each.wait_for_log(word)
             time.sleep(ONE_REQUEST_S)

@@ -9,7 +9,7 @@ import pytest
 
 from journal.cli.control_socket.client import NodeClient
 from journal.cli.control_socket.lines import SocketLimits
-from journal.cli.operations.ports import SendOrder, SendResult
+from journal.cli.operations.ports import SendOrder, SendResult, SentSoFar
 from journal.errors import DeadlineError, NodeSocketError
 from journal.store.model import Message
 from tests.support.sockets import DEADLINE_S, NodeUnderTest, peer
@@ -26,7 +26,7 @@ def test_a_node_that_closes_answers_what_it_was_asked_if_that_is_possible_in_tim
 
     def ask(client: NodeClient) -> None:
         try:
-            found.append(client.send(SendOrder(Message("orders", b"x"), ("q",))))
+            found.append(client.send(SendOrder(Message("orders", b"x"), ("q",)), SentSoFar()))
         except NodeSocketError as error:
             found.append(error)
 

@@ -11,7 +11,7 @@ from journal.cli.control_socket.client import NodeClient
 from journal.cli.control_socket.lines import SocketLimits
 from journal.cli.control_socket.requests import order_params
 from journal.cli.control_socket.serving import NodeService, ServedNode
-from journal.cli.operations.ports import SendOrder
+from journal.cli.operations.ports import SendOrder, SentSoFar
 from journal.cli.operations.views import StoreQueues
 from journal.errors import (
     ClosedError,
@@ -49,7 +49,7 @@ ORDER = SendOrder(Message("orders", b"\x00body", headers={"JMSType": "t"}, prope
 
 def test_a_message_is_sent_and_looked_at(node: NodeUnderTest) -> None:
     with node.client() as client:
-        queues, (message,) = client.send(ORDER)
+        queues, (message,) = client.send(ORDER, SentSoFar())
         assert queues == ["q"]
         (line,) = client.queues().queues
         assert (line["queue"], line["ready"]) == ("q", 1)
@@ -62,7 +62,7 @@ def test_a_message_is_sent_and_looked_at(node: NodeUnderTest) -> None:
 
 def test_more_messages_than_a_request_may_have_are_sent_in_order(node: NodeUnderTest) -> None:
     with node.client() as client:
-        _, ids = client.send(SendOrder(Message("orders", b"x"), (), count=1300, create=True))
+        _, ids = client.send(SendOrder(Message("orders", b"x"), (), count=1300, create=True), SentSoFar())
         assert len(ids) == 1300
         assert [line["id"] for line in client.messages("q", 0).lines] == ids
         assert len(list(client.messages("q", 3).lines)) == 3
@@ -72,8 +72,10 @@ def test_who_holds_a_message_is_found_behind_any_number_of_others(node: NodeUnde
     store = node.store_node.store
     low = send(store, b"low", priority=0)
     store.acquire(low, "q", "somebody")
+    so_far = SentSoFar()
     with node.client() as client:
-        client.send(SendOrder(Message("orders", b"x"), ("q",), count=3000))
+        _, ids = client.send(SendOrder(Message("orders", b"x"), ("q",), count=3000), so_far)
+        assert (so_far.stored, so_far.unknown) == (ids, 0)
         (line,) = client.queues().queues
     assert (line["held"], line["holders"]) == (1, {"somebody": 1})
 
@@ -304,7 +306,7 @@ def test_a_standby_says_who_is_active_and_answers_for_itself(node: NodeUnderTest
             client.queues,
             client.transactions,
             lambda: client.receiving("q", "me"),
-            lambda: client.send(ORDER),
+            lambda: client.send(ORDER, SentSoFar()),
         ):
             with pytest.raises(NotActiveError, match="node one of journal orders is standby, not active; other is"):
                 ask()
@@ -402,7 +404,7 @@ def test_a_request_over_its_bound_is_refused_on_both_sides(node: NodeUnderTest) 
     with node.socket(request_bytes_max=1024) as server:
         large = SendOrder(Message("orders", b"x" * 10_000))
         with NodeClient(server.path) as client, pytest.raises(InvalidOperationError, match="more than 1024 bytes"):
-            client.send(large)
+            client.send(large, SentSoFar())
     with node.client(request_bytes_max=1024) as careful:
         with pytest.raises(InvalidOperationError, match="too large for a control socket"):
             careful.send(large)
@@ -435,9 +437,11 @@ def test_a_node_that_closes_ends_its_connections_and_gives_back_what_they_took(n
 
 
 def test_a_node_that_does_not_answer_is_given_up(node: NodeUnderTest) -> None:
+    so_far = SentSoFar()
     with node.socket() as server, node.store_node.blocked_writer():
         with NodeClient(server.path, SocketLimits(reply_s=0.2)) as client, pytest.raises(DeadlineError):
-            client.send(ORDER)
+            client.send(ORDER, so_far)
+        assert (so_far.stored, so_far.unknown) == ([], 1)
         with NodeClient(server.path) as other:
             assert len(other.queues().queues) == 1
 
