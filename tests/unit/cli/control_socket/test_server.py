@@ -407,7 +407,7 @@ def test_a_request_over_its_bound_is_refused_on_both_sides(node: NodeUnderTest) 
             client.send(large, SentSoFar())
     with node.client(request_bytes_max=1024) as careful:
         with pytest.raises(InvalidOperationError, match="too large for a control socket"):
-            careful.send(large)
+            careful.send(large, SentSoFar())
         assert careful.hello() == "one"
     assert bodies(node.store_node.store) == []
 
