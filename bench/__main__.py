@@ -12,12 +12,12 @@ from journal.cli.common import (
     JsonOption,
     ended_by_sigterm_as_by_ctrl_c,
     exit_codes,
-    print_facts,
     print_json,
     settings_from,
 )
 from journal.cli.logs import set_up_logging
 from journal.cli.standard_streams import standard_streams
+from journal.cli.tables import print_facts
 
 QuickOption = Annotated[
     bool, typer.Option("--quick", help="Run fewer rounds with fewer operations, for rough figures.")

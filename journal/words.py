@@ -30,6 +30,16 @@ def first_few(names: Sequence[object], separator: str = ", ") -> str:
     return named if len(names) <= NAMED_MAX else f"{named} and {len(names) - NAMED_MAX} more"
 
 
+def counted(count: int, thing: str, things: str = "") -> str:
+    """A number of things: 1 record, 2 records; `things` is the plural if it is not made with an s."""
+    return f"{count:,} {thing if count == 1 else things or thing + 's'}"
+
+
+def called(journal: str) -> str:
+    """A journal's name in a sentence. The default name says no more than the word."""
+    return "the journal" if journal == "journal" else f"journal {journal}"
+
+
 def escaped(text: str, kept: str = "") -> str:
     """The text for a terminal, a table or a log. Characters that are not printable, or that turn the direction of
     writing, are written as Python escapes; so are line breaks and tabs, unless they are in `kept`."""

@@ -19,15 +19,15 @@ from journal.cli.common import (
     StepProgress,
     TakeOverOption,
     journal_command,
-    print_facts,
     print_json,
     print_note,
     said_if_cut_off,
 )
 from journal.cli.script import apply_operation, parse_line
-from journal.cli.text import counted
+from journal.cli.tables import print_facts
 from journal.errors import ScriptError
 from journal.journal import BlockingJournal
+from journal.words import called, counted
 
 _PROGRESS_LINES = 1000
 _IN_TRANSACTIONS = ("add", "update", "delete")
@@ -67,7 +67,7 @@ def apply(
         print_json(facts)
         return
     facts["in_doubt"] = ", ".join(map(str, sorted(in_doubt))) or "none"
-    print_facts(f"applied to journal {settings.journal}", facts)
+    print_facts(f"applied to {called(settings.journal)}", facts)
 
 
 def _opened(file: str) -> BinaryIO:

@@ -13,7 +13,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 from rich.text import Text
 
 from journal.cli.standard_streams import drop_output
@@ -63,8 +62,6 @@ errors = Console(stderr=True)
 
 PROGRESS_AFTER_S = 2.0
 """A command that takes longer than this shows its progress."""
-
-_PIPE_WIDTH = 400
 
 
 def settings_from(
@@ -237,27 +234,6 @@ def print_json(value: object) -> None:
     """Print one JSON document on standard output."""
     sys.stdout.write(json.dumps(value) + "\n")
     sys.stdout.flush()
-
-
-def print_table(
-    title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], *, to: Console | None = None
-) -> None:
-    """Print a table on standard output, or `to` another file. Unprintable characters are escaped, as a terminal would
-    obey a name that a client has chosen."""
-    table = Table(show_header=any(columns))
-    for column in columns:
-        table.add_column(Text(escaped(column)), overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(escaped(str(cell))) for cell in row))
-    # a file or a pipe has no width to fold cells into
-    console = to or Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH)
-    console.print(Text(escaped(title), style="table.title"))
-    console.print(table)
-
-
-def print_facts(title: str, facts: Mapping[str, object], *, to: Console | None = None) -> None:
-    """Print names and values on standard output, or `to` another file."""
-    print_table(title, ("", ""), list(facts.items()), to=to)
 
 
 class StepProgress:

@@ -7,10 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from journal.cli.common import Chosen, JsonOption, journal_command, print_facts, print_json, print_line
+from journal.cli.common import Chosen, JsonOption, journal_command, print_json, print_line
 from journal.cli.places import NodeOption, looking
+from journal.cli.tables import print_facts
 from journal.cli.text import duration, moment
 from journal.limits import ID_MAX
+from journal.words import called
 
 _BESIDE_FACTS = ("id", "what", "references", "transactions", "why")
 
@@ -35,7 +37,7 @@ def explain(
         print_json(found)
         return
     facts = {name: value for name, value in found.items() if name not in _BESIDE_FACTS}
-    print_facts(f"{found['what']} {record_id} of journal {settings.journal}", _shown(facts))
+    print_facts(f"{found['what']} {record_id} of {called(settings.journal)}", _shown(facts))
     for line in found["why"]:
         print_line(line)
 

@@ -8,14 +8,9 @@ from typing import Annotated
 
 import typer
 
-from journal.cli.common import (
-    Chosen,
-    JsonOption,
-    journal_command,
-    print_facts,
-    print_json,
-)
+from journal.cli.common import Chosen, JsonOption, journal_command, print_json
 from journal.cli.first_contact import first_contact
+from journal.cli.tables import print_facts
 from journal.cli.topic_formats import TopicFormat, described
 from journal.config import Settings
 from journal.errors import ConfigError, TopicError
@@ -24,6 +19,7 @@ from journal.process.clocks import wall_ms
 from journal.topics.control_rows import ControlRows
 from journal.topics.made_and_checked import init_journal
 from journal.topics.required_topics import required_topics
+from journal.words import called
 
 ShardsOption = Annotated[
     int | None, typer.Option(help="Number of WAL partitions. It cannot be changed later.", show_default="8")
@@ -69,7 +65,7 @@ def init(
     if as_json:
         print_json(facts)
     else:
-        print_facts(f"journal {settings.journal}", facts)
+        print_facts(called(settings.journal), facts)
 
 
 def made_journal(settings: Settings, shards: int | None) -> ControlRows:
@@ -88,6 +84,6 @@ def made_journal(settings: Settings, shards: int | None) -> ControlRows:
     identity = rows.require_identity(settings.journal)
     if shards is not None and shards != identity.shards:
         raise ConfigError(
-            f"journal {identity.name} has {identity.shards} shards, and that never changes once it has been written to"
+            f"{called(identity.name)} has {identity.shards} shards, and that never changes once it has been written to"
         )
     return rows

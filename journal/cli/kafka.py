@@ -13,8 +13,9 @@ from typing import Annotated
 
 import typer
 
-from journal.cli.common import ended_by_sigterm_as_by_ctrl_c, print_json, print_line, print_note, print_table
+from journal.cli.common import ended_by_sigterm_as_by_ctrl_c, print_json, print_line, print_note
 from journal.cli.embedded_default import DIRECTORY_VARIABLE
+from journal.cli.tables import print_table
 from journal.embedded.cluster import EmbeddedKafka, default_directory
 from journal.embedded.config import BROKERS_MAX, check_request
 from journal.embedded.launching import HEAP_MB, START_TIMEOUT_S

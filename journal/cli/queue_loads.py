@@ -11,6 +11,7 @@ from journal.process.progress import Progress
 from journal.store.queues.loaded import LoadedStore
 from journal.store.queues.rocks_index import RocksReferenceIndex
 from journal.store.settings import QUEUE_REFERENCES_IN_MEMORY_MAX, REFERENCES_IN_MEMORY_MAX
+from journal.words import called
 from loaders.queues import QueueLoader
 from loaders.snapshot import SnapshotState
 
@@ -23,7 +24,7 @@ def tell_queues(journal: str, state: SnapshotState, progress: Progress) -> Itera
             state.tell(ShownLoader(loader, progress))
         except RowError as error:
             raise RowError(
-                f"journal {journal} is not one of a message store, or it is damaged: {error} "
+                f"{called(journal)} is not one of a message store, or it is damaged: {error} "
                 f"(kafka-journal dump -j {journal} shows its records, verify checks them)"
             ) from error
         yield loader.loaded

@@ -7,10 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from journal.cli.common import Chosen, JsonOption, journal_command, print_json, print_line, print_note, print_table
+from journal.cli.common import Chosen, JsonOption, journal_command, print_json, print_line, print_note
 from journal.cli.places import NodeOption, looking
+from journal.cli.tables import print_table
 from journal.cli.text import duration
 from journal.process.clocks import wall_ms
+from journal.words import called, counted
 
 _DEFAULT_LIMIT = 100
 
@@ -31,15 +33,15 @@ def queues(chosen: Chosen, node: NodeOption = None, as_json: JsonOption = False)
     if as_json:
         print_json(found)
     elif not found:
-        print_line(f"journal {settings.journal} has no queues: kafka-journal send --create makes one, to try it out")
+        print_line(f"{called(settings.journal)} has no queues: kafka-journal send --create makes one, to try it out")
     else:
-        print_table(f"queues of journal {settings.journal}", _QUEUE_COLUMNS, [_queue_row(line) for line in found])
+        print_table(f"queues of {called(settings.journal)}", QUEUE_COLUMNS, [_queue_row(line) for line in found])
     if orphaned:
-        count = f"{orphaned:,} messages that no queue refers to"
-        print_note(f"{count}: the next activation deletes them", style="dim")
+        count = f"{counted(orphaned, 'message')} that no queue refers to"
+        print_note(f"{count}: the next activation deletes {'it' if orphaned == 1 else 'them'}", style="dim")
 
 
-_QUEUE_COLUMNS = (
+QUEUE_COLUMNS = (
     *("queue", "address", "depth", "bytes", "held", "locked", "scheduled", "in doubt", "holders", "oldest"),
 )
 
@@ -69,12 +71,12 @@ def messages(
     if as_json:
         print_json(found)
         return
-    print_table(f"messages of queue {queue}", _MESSAGE_COLUMNS, [_message_row(line, now_ms) for line in found])
+    print_table(f"messages of queue {queue}", MESSAGE_COLUMNS, [_message_row(line, now_ms) for line in found])
     if 0 < limit < total:
         print_note(f"{len(found):,} of {total:,} messages: --limit 0 shows all", style="dim")
 
 
-_MESSAGE_COLUMNS = (
+MESSAGE_COLUMNS = (
     *("id", "state", "priority", "bytes", "age", "deliveries", "who has it", "due in", "expires in", "body"),
 )
 

@@ -16,13 +16,13 @@ from journal.cli.common import (
     errors,
     journal_command,
     operator,
-    print_facts,
     print_json,
     print_line,
 )
 from journal.cli.reading import opened_journal
 from journal.cli.repair_control import control
 from journal.cli.repair_table import table
+from journal.cli.tables import print_facts
 from journal.cli.text import moment, printable
 from journal.config import Settings
 from journal.errors import DeadlineError, RepairError
@@ -34,6 +34,7 @@ from journal.topics.marks import MarkReader
 from journal.topics.names import table_topic, wal_topic
 from journal.upkeep.stops import Stop, look_ahead
 from journal.v1.journal_pb2 import Frame, Identity, Mark, SkipRequest
+from journal.words import called
 
 app = typer.Typer(no_args_is_help=True, help="Mend a journal by hand: skip, control, table.")
 app.command()(control)
@@ -64,7 +65,7 @@ def skip(
         identity = rows.require_identity(settings.journal)
         if shard >= identity.shards:
             last = identity.shards - 1
-            raise typer.BadParameter(f"journal {settings.journal} has shards 0 to {last}", param_hint="SHARD")
+            raise typer.BadParameter(f"{called(settings.journal)} has shards 0 to {last}", param_hint="SHARD")
         stop, record = _require_stop(kafka, settings, rows, shard, offset)
         facts = record_facts(wal_topic(settings.journal), record, stop)
         if not as_json or not yes:

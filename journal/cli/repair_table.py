@@ -19,6 +19,7 @@ from journal.limits import ID_MAX
 from journal.topics.names import table_topic
 from journal.upkeep.table_repair import TableRepair, TableRepairer
 from journal.wire.keys import record_key, row_type
+from journal.words import called
 
 _SHOWN_KEYS = 20
 
@@ -67,7 +68,7 @@ def table(
         identity = rows.require_identity(settings.journal)
         if shard >= identity.shards:
             last = identity.shards - 1
-            raise typer.BadParameter(f"journal {settings.journal} has shards 0 to {last}", param_hint="SHARD")
+            raise typer.BadParameter(f"{called(settings.journal)} has shards 0 to {last}", param_hint="SHARD")
         repairer = TableRepairer(
             kafka,
             settings.journal,

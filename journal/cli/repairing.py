@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
-from journal.cli.common import confirm, errors, print_facts, print_json, print_line, shown_if_long
+from journal.cli.common import confirm, errors, print_json, print_line, shown_if_long
+from journal.cli.tables import print_facts
 
 _Plan = TypeVar("_Plan")
 

@@ -22,7 +22,6 @@ from journal.cli.common import (
     TakeOverOption,
     journal_command,
     operator,
-    print_facts,
     print_json,
     print_note,
     said_if_cut_off,
@@ -30,10 +29,12 @@ from journal.cli.common import (
 from journal.cli.operations.ports import Json, SendOrder, SentSoFar
 from journal.cli.operations.typed_values import METAVAR, TYPES_HELP, parse_values
 from journal.cli.places import NodeOption, acting
-from journal.cli.text import counted, printable
+from journal.cli.tables import print_facts
+from journal.cli.text import printable
 from journal.errors import ConfigError
 from journal.process.clocks import wall_ms
 from journal.store.model import PRIORITY_DEFAULT, PRIORITY_MAX, Message
+from journal.words import counted
 
 # ---- send --------------------------------------------------------------------------------------------------
 

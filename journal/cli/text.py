@@ -35,11 +35,6 @@ def printable(data: bytes, limit: int = _SHOWN_BYTES) -> str:
     return text if rest <= 0 else f"{text}… ({rest:,} bytes more)"
 
 
-def counted(count: int, thing: str, things: str = "") -> str:
-    """A number of things: 1 record, 2 records; `things` is the plural if it is not made with an s."""
-    return f"{count:,} {thing if count == 1 else things or thing + 's'}"
-
-
 def differences_left_out(count: int) -> str:
     """A line for people if `verify` counted differences that it did not name; it says how to see them all."""
-    return f"{count:,} of the differences are not named here: --differences-max 0 names all"
+    return f"{count:,} of the differences {'is' if count == 1 else 'are'} not named here: --differences-max 0 names all"

@@ -20,13 +20,14 @@ from journal.cli.common import (
     print_json,
     print_line,
     print_note,
-    print_table,
 )
 from journal.cli.reading import opened_journal
+from journal.cli.tables import print_table
 from journal.process.clocks import wall_ms
 from journal.upkeep.trim import ShardTrim, Trimming
+from journal.words import called, counted
 
-_COLUMNS = ("shard", "WAL starts at", "will start at", "offsets to delete", "held by")
+COLUMNS = ("shard", "WAL starts at", "will start at", "offsets to delete", "held by")
 
 
 @journal_command
@@ -55,7 +56,7 @@ def trim(
                 _show(settings.journal, plan)
             if count and not dry_run:
                 if as_json and not yes:
-                    print_note(f"journal {settings.journal}: {count:,} offsets of the WAL are to be deleted")
+                    print_note(f"{called(settings.journal)}: {count:,} offsets of the WAL are to be deleted")
                 confirm("delete them for good?", yes=yes)
                 trimming.delete(plan)
     if as_json:
@@ -63,12 +64,12 @@ def trim(
     elif not count:
         print_line("there is nothing to delete")
     else:
-        print_line(f"{count:,} offsets {'would be' if dry_run else 'were'} deleted")
+        print_line(f"{counted(count, 'offset')} {'would be' if dry_run else 'were' if count > 1 else 'was'} deleted")
 
 
 def _show(journal: str, plan: Sequence[ShardTrim]) -> None:
     rows = [(each.shard, each.start, each.offset, f"{each.offset - each.start:,}", each.held_by) for each in plan]
-    print_table(f"the WAL of journal {journal}", _COLUMNS, rows)
+    print_table(f"the WAL of {called(journal)}", COLUMNS, rows)
 
 
 def _to_json(plan: Sequence[ShardTrim]) -> list[dict[str, Any]]:

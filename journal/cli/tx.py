@@ -18,17 +18,17 @@ from journal.cli.common import (
     errors,
     journal_command,
     operator,
-    print_facts,
     print_json,
     print_line,
-    print_table,
 )
 from journal.cli.operations.outcomes import forgettable
 from journal.cli.operations.ports import Json
 from journal.cli.optional_value import OptionalValueCommand
 from journal.cli.places import NodeOption, looking, settling
+from journal.cli.tables import print_facts, print_table
 from journal.cli.text import duration, printable
 from journal.config import Settings
+from journal.words import called
 
 app = typer.Typer(no_args_is_help=True, help="Prepared transactions: list, show, commit, rollback, forget.")
 
@@ -58,12 +58,12 @@ def list_(chosen: Chosen, node: NodeOption = None, as_json: JsonOption = False) 
         return
     if found.in_doubt:
         lines = [_summary_row(line) for line in found.in_doubt]
-        print_table(f"in doubt in journal {settings.journal}", _COLUMNS, lines)
+        print_table(f"in doubt in {called(settings.journal)}", COLUMNS, lines)
     else:
-        print_line(f"journal {settings.journal} has no transactions in doubt")
+        print_line(f"{called(settings.journal)} has no transactions in doubt")
     if found.outcomes:
         lines = [_outcome_row(line) for line in found.outcomes]
-        print_table(f"outcomes kept in journal {settings.journal}", _OUTCOME_COLUMNS, lines)
+        print_table(f"outcomes kept in {called(settings.journal)}", OUTCOME_COLUMNS, lines)
 
 
 @app.command(cls=OptionalValueCommand)
@@ -127,7 +127,7 @@ def forget(
         line = forgettable(looks.transactions().outcomes, outcome, settings.journal)
     xid = line["text"]
     if not yes:
-        print_facts("outcome", dict(zip(_OUTCOME_COLUMNS, _outcome_row(line), strict=True)), to=errors)
+        print_facts("outcome", dict(zip(OUTCOME_COLUMNS, _outcome_row(line), strict=True)), to=errors)
         confirm(f"forget what became of xid {xid}? Its coordinator hears nothing of it any more", yes=yes)
     with (
         StepProgress() as progress,
@@ -164,7 +164,7 @@ def _settle(
 
 # ---- words -------------------------------------------------------------------------------------------------
 
-_COLUMNS = ("tx", "xid or data", "age", "queues", "messages", "operations", "records held", "shards")
+COLUMNS = ("tx", "xid or data", "age", "queues", "messages", "operations", "records held", "shards")
 
 
 def _summary_row(line: Json) -> tuple[object, ...]:
@@ -177,7 +177,7 @@ def _summary_row(line: Json) -> tuple[object, ...]:
     return line["tx"], line["text"], age, queues, line["messages"], line["operations"], line["records"], shards
 
 
-_OUTCOME_COLUMNS = ("xid", "decision", "age", "record")
+OUTCOME_COLUMNS = ("xid", "decision", "age", "record")
 
 
 def _outcome_row(line: Json) -> tuple[object, ...]:
@@ -189,7 +189,7 @@ def _effects(counts: dict[str, int]) -> str:
 
 
 def _show_summary(line: Json, to: Console | None = None) -> None:
-    print_facts("in doubt", dict(zip(("transaction", *_COLUMNS[1:]), _summary_row(line), strict=True)), to=to)
+    print_facts("in doubt", dict(zip(("transaction", *COLUMNS[1:]), _summary_row(line), strict=True)), to=to)
 
 
 def _operation_row(op: Json) -> tuple[object, ...]:

@@ -27,6 +27,7 @@ from journal.cli.operations.ports import (
 from journal.config import Settings
 from journal.errors import ConfigError, DeadlineError, InvalidOperationError, JournalError, NodeSocketError
 from journal.process.progress import Progress, no_progress
+from journal.words import called
 
 
 class NodeClient:
@@ -216,10 +217,10 @@ def find_node(
         client.close()
     if answering:
         names = ", ".join(name for name, _ in answering)
-        raise ConfigError(f"several nodes of journal {settings.journal} run on this machine, {names}: --node=NAME")
+        raise ConfigError(f"several nodes of {called(settings.journal)} run on this machine, {names}: --node=NAME")
     raise NodeSocketError(
         "; ".join(silent)
-        or f"no node of journal {settings.journal} runs on this machine: there is no socket in "
+        or f"no node of {called(settings.journal)} runs on this machine: there is no socket in "
         f"{sockets_directory(settings)} (kafka-journal node starts one)"
     )
 

@@ -36,6 +36,7 @@ from journal.cli.operations.ports import (
 )
 from journal.config import Settings
 from journal.errors import FullError, InvalidOperationError, NotActiveError
+from journal.words import called
 from loaders.node.roles import Role
 
 
@@ -143,7 +144,7 @@ class NodeService:
         role, active = self._node.role(), self._node.active_node()
         is_another = active not in ("", self._name)
         who = f"{active} is: ask it, on its machine" if is_another else "kafka-journal status names the one that is"
-        raise NotActiveError(f"node {self._name} of journal {self._journal} is {role.value}, not active; {who}")
+        raise NotActiveError(f"node {self._name} of {called(self._journal)} is {role.value}, not active; {who}")
 
     def _looking(self) -> StateLooking:
         served = self._served()

@@ -42,6 +42,7 @@ from journal.process.progress import Progress
 from journal.store.model import ReferenceInfo
 from journal.store.settings import REFERENCES_IN_MEMORY_MAX
 from journal.v1.journal_pb2 import Identity
+from journal.words import called
 from loaders.queues import QueueLoader
 
 CATCH_UP_TIMEOUT_S = 300.0
@@ -169,7 +170,7 @@ class Demo:
         settings = self._settings
         rows = made_journal(settings, None)
         if rows.epoch.epoch:
-            raise DemoError(f"journal {settings.journal} was used before: name a new one with -j")
+            raise DemoError(f"{called(settings.journal)} was used before: name a new one with -j")
         make_topics(kafka_of(settings), settings)
         self._config.write_text(toml_of(settings), encoding="utf-8")
         return rows.require_identity(settings.journal)

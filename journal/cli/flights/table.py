@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from journal.cli.common import print_facts, print_table
 from journal.cli.flights.corrections import Corrected
 from journal.cli.flights.expected import QueueComparison
 from journal.cli.flights.landed import RoutedFlights
 from journal.cli.flights.result import ACTIVATION_PARTS, NodeRun, Result
 from journal.cli.spark.analytics import show as show_analytics
+from journal.cli.tables import print_facts, print_table
 
 
 def show(result: Result) -> None:

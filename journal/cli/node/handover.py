@@ -18,6 +18,7 @@ from journal.topics.control_reading import ControlWatcher
 from journal.topics.control_rows import ControlRows, NodeRow
 from journal.topics.names import node_group
 from journal.v1.journal_pb2 import HandOver, NodeStatus
+from journal.words import called
 from loaders.node.duty import nobody_fit
 from loaders.node.liveness import (
     LastActive,
@@ -137,7 +138,7 @@ def _wait_until_possible(kafka: Kafka, rows: ControlWatcher, settings: Settings,
         while True:
             active = last_active(rows.rows)
             if active is None or active.released:
-                raise NotActiveError(f"no node of journal {settings.journal} is active: a standby takes over by itself")
+                raise NotActiveError(f"no node of {called(settings.journal)} is active: a standby takes over by itself")
             members = {member.client_id for member in cluster.group_members(group, timeout_s)}
             found = obstacle(rows.rows, active, to, members)
             if found is None:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from journal.cli.common import PROGRESS_AFTER_S, Chosen, JsonOption, journal_command, print_facts, print_json
+from journal.cli.common import PROGRESS_AFTER_S, Chosen, JsonOption, journal_command, print_json
 from journal.cli.logs import log_progress
 from journal.cli.stopping import stopped_by_signals
+from journal.cli.tables import print_facts
 from journal.cli.worker.worker import LogJsonOption
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ from journal.cli.operations.ports import MessageRead
 from journal.errors import MessageMissingError, RecordMissingError
 from journal.store.message_records import encode_message
 from journal.store.store import MessageStore
+from journal.words import called
 
 
 def read_message(store: MessageStore, message_id: int, journal: str) -> MessageRead:
@@ -24,6 +25,6 @@ def read_message(store: MessageStore, message_id: int, journal: str) -> MessageR
 def missing_message(message_id: int, journal: str) -> RecordMissingError:
     """The error for a missing message, which says where to look."""
     return RecordMissingError(
-        f"no message {message_id} lives in journal {journal}; of one that was deleted "
+        f"no message {message_id} lives in {called(journal)}; of one that was deleted "
         f"`kafka-journal routes replay ROUTE --ids {message_id} --dry-run` tells"
     )

@@ -16,9 +16,9 @@ from journal.cli.common import (
     journal_command,
     print_json,
     print_line,
-    print_table,
 )
 from journal.cli.reading import opened_journal
+from journal.cli.tables import print_table
 from journal.errors import InvalidOperationError
 from journal.kafka.clients import kafka_of
 from journal.kafka.ports import Kafka
@@ -117,7 +117,7 @@ def _moment(option: str, text: str) -> int:
 # ---- what came of it -------------------------------------------------------------------------------------------------
 
 
-_COLUMNS = ("shard", "from WAL offset", "to", "messages", "sent", "refused", "dead letters")
+COLUMNS = ("shard", "from WAL offset", "to", "messages", "sent", "refused", "dead letters")
 
 
 def _print(facts: dict[str, Any], range_: ReplayRange, done: Sequence[ShardReplayed], *, as_json: bool) -> None:
@@ -128,7 +128,7 @@ def _print(facts: dict[str, Any], range_: ReplayRange, done: Sequence[ShardRepla
         asked = {name: value for name, value in range_._asdict().items() if name.endswith("id") is range_.of_ids}
         print_json(facts | {"range": asked} | total | {"refused": dict(sorted(refused.items())), "shards": shards})
         return
-    print_table(f"route {facts['route']}, {range_}", _COLUMNS, [_row(each) for each in done])
+    print_table(f"route {facts['route']}, {range_}", COLUMNS, [_row(each) for each in done])
     would = "would be" if facts["dry_run"] else "were"
     print_line(f"{total['sent']:,} records {would} sent, and {total['dead_letters']:,} dead letters")
     if facts["complete"] and not total["messages"]:

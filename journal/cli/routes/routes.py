@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from journal.cli.common import Chosen, JsonOption, journal_command, print_json, print_line, print_table
+from journal.cli.common import Chosen, JsonOption, journal_command, print_json, print_line
 from journal.cli.operations.typed_values import METAVAR, TYPES_HELP, parse_values
 from journal.cli.optional_value import OptionalValueCommand
 from journal.cli.places import NodeOption
@@ -17,6 +17,7 @@ from journal.cli.routes.live import live_message
 from journal.cli.routes.replay import add_replay
 from journal.cli.routes.running import add_running
 from journal.cli.routes.sources import add_sources
+from journal.cli.tables import print_table
 from journal.cli.text import printable
 from journal.config import Settings
 from journal.errors import InvalidOperationError
@@ -31,6 +32,7 @@ from journal.routing.templates import text_of
 from journal.store.message_records import encode_message
 from journal.store.model import PRIORITY_DEFAULT, Message
 from journal.topics.names import OwnTopics
+from journal.words import called
 
 app = typer.Typer(no_args_is_help=True, help="Messages to Kafka topics and back: list, test, watch and replay routes.")
 add_running(app)
@@ -55,16 +57,16 @@ def list_(chosen: Chosen, as_json: JsonOption = False) -> None:
         print_json(routing.model_dump(mode="json"))
         return
     if not routing.routes and not routing.sources:
-        print_line(f"journal {settings.journal} has no routes: [[routing.routes]] in the file of --config makes one")
+        print_line(f"{called(settings.journal)} has no routes: [[routing.routes]] in the file of --config makes one")
         return
     if routing.routes:
-        print_table(f"routes of journal {settings.journal}, in order", _ROUTE_COLUMNS, _route_rows(settings))
+        print_table(f"routes of {called(settings.journal)}, in order", ROUTE_COLUMNS, _route_rows(settings))
     if routing.sources:
-        print_table(f"sources of journal {settings.journal}", _SOURCE_COLUMNS, _source_rows(settings))
+        print_table(f"sources of {called(settings.journal)}", SOURCE_COLUMNS, _source_rows(settings))
 
 
-_ROUTE_COLUMNS = ("route", "address", "filter", "topic", "key", "value", "headers", "on error", "stop")
-_SOURCE_COLUMNS = ("source", "topics", "address", "value", "headers", "start", "on error", "")
+ROUTE_COLUMNS = ("route", "address", "filter", "topic", "key", "value", "headers", "on error", "stop")
+SOURCE_COLUMNS = ("source", "topics", "address", "value", "headers", "start", "on error", "")
 
 
 def _route_rows(settings: Settings) -> list[Sequence[object]]:
@@ -212,7 +214,7 @@ def _print(
     settings: Settings, verdicts: Sequence[RouteVerdict], outcomes: Sequence[OutgoingRecord | RouteRefusal]
 ) -> None:
     if not verdicts:
-        print_line(f"journal {settings.journal} has no routes: [[routing.routes]] in the file of --config makes one")
+        print_line(f"{called(settings.journal)} has no routes: [[routing.routes]] in the file of --config makes one")
         return
     print_table("routes, in order", ("route", "matches"), verdicts)
     for outcome in outcomes:

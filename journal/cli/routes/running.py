@@ -17,15 +17,14 @@ from journal.cli.common import (
     errors,
     journal_command,
     operator,
-    print_facts,
     print_json,
     print_line,
     print_note,
-    print_table,
 )
 from journal.cli.reading import opened_journal
 from journal.cli.repair import newest_mark, wait_for_mark
 from journal.cli.status.sources import SOURCE_COLUMNS, source_notes, source_rows, sources_json
+from journal.cli.tables import print_facts, print_table
 from journal.cli.text import duration, moment
 from journal.config import Settings
 from journal.errors import RepairError
@@ -36,6 +35,7 @@ from journal.topics.control_rows import ControlRows
 from journal.topics.marks import MarkReader
 from journal.topics.names import table_topic, wal_topic
 from journal.v1.journal_pb2 import RouteCounts, RoutesReport, SkipRequest
+from journal.words import called
 
 
 def add_running(app: typer.Typer) -> None:
@@ -83,12 +83,12 @@ def _show(
     sources: dict[str, Any] | None,
 ) -> None:
     if not reported:
-        print_line(f"no worker of journal {settings.journal} has reported that it has routes")
+        print_line(f"no worker of {called(settings.journal)} has reported that it has routes")
     else:
         print_table(
-            f"routes of journal {settings.journal}", _ROUTE_COLUMNS, [_route_row(row) for row in routes.values()]
+            f"routes of {called(settings.journal)}", ROUTE_COLUMNS, [_route_row(row) for row in routes.values()]
         )
-        print_table("", _SHARD_COLUMNS, [_shard_row(row, lags[row.shard]) for row in reported])
+        print_table("", SHARD_COLUMNS, [_shard_row(row, lags[row.shard]) for row in reported])
         for row in reported:
             if row.stopped:
                 print_note(row.stopped, style="red")
@@ -99,8 +99,8 @@ def _show(
             print_note(line)
 
 
-_ROUTE_COLUMNS = ("route", "sent", "refused", "dead letters", "last error")
-_SHARD_COLUMNS = ("shard", "state", "lag", "latency ms", "at most", "worker", "since", "reported")
+ROUTE_COLUMNS = ("route", "sent", "refused", "dead letters", "last error")
+SHARD_COLUMNS = ("shard", "state", "lag", "latency ms", "at most", "worker", "since", "reported")
 
 
 def _marks_and_lags(kafka: Kafka, settings: Settings, shards: int) -> tuple[Mapping[int, int], Mapping[int, int]]:
@@ -243,7 +243,7 @@ def _require_stop(kafka: Kafka, settings: Settings, rows: ControlRows, shard: in
     """What the shard's worker reports of its stop. Raises RepairError if the shard is not stopped there."""
     mark = newest_mark(kafka, settings, shard) if shard < rows.require_identity(settings.journal).shards else None
     if mark is None:
-        raise RepairError(f"journal {settings.journal} has no shard {shard}")
+        raise RepairError(f"{called(settings.journal)} has no shard {shard}")
     if offset <= mark.offset:
         raise RepairError(f"the mark of shard {shard} is at {mark.offset}, so offset {offset} is already behind it")
     found = rows.routes.get(shard)

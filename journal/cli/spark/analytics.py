@@ -12,19 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from journal.cli.common import (
-    Chosen,
-    JsonOption,
-    journal_command,
-    print_facts,
-    print_json,
-    print_line,
-    print_note,
-    print_table,
-)
+from journal.cli.common import Chosen, JsonOption, journal_command, print_json, print_line, print_note
 from journal.cli.spark.session import SMALL, further_parts, spark_session
 from journal.cli.stopping import BEHIND_THE_BATCH, stopped_by_signals
+from journal.cli.tables import print_facts, print_table
 from journal.errors import ConfigError
+from journal.words import called, first_few
 from loaders.spark.session.packages import READING, SparkPart
 
 if TYPE_CHECKING:
@@ -36,7 +29,7 @@ if TYPE_CHECKING:
 
 QUEUES_SHOWN = 20
 _TOPIC, _DELTA = "topic:", "delta:"
-_COLUMNS = (
+COLUMNS = (
     "queue",
     "in",
     "out",
@@ -209,9 +202,9 @@ def show(told: dict[str, Any]) -> None:
     queues = told["queues"]
     rows = [_cells(each) for each in queues[:QUEUES_SHOWN]]
     if len(queues) > QUEUES_SHOWN:
-        rows.append([f"and {len(queues) - QUEUES_SHOWN:,} more", *[""] * (len(_COLUMNS) - 1)])
-    print_table(f"queues of journal {told['journal']}", _COLUMNS, [*rows, _cells(told["total"])])
-    begun = ", ".join(f"{each['epoch']} {each['node']}" for each in told["epochs"])
+        rows.append([f"and {len(queues) - QUEUES_SHOWN:,} more", *[""] * (len(COLUMNS) - 1)])
+    print_table(f"queues of {called(told['journal'])}", COLUMNS, [*rows, _cells(told["total"])])
+    begun = first_few([f"{each['epoch']} {each['node']}" for each in told["epochs"]])
     facts = {"from": told["from"], "until": told["until"], "epochs": begun}
     if told["dead_letters"]:
         facts["no frames of this journal"] = f"{told['dead_letters']:,}; the first: {told['first_dead_letter']}"
@@ -238,7 +231,7 @@ _AGES = ("oldest_age_s", "in_doubt_age_s", "p50_s", "p99_s")
 
 
 def _warn(journal: str, bad: DeadLetters) -> None:
-    told = f"{bad.count:,} records are no frames of journal {journal} and count nowhere; the first: {bad.first}"
+    told = f"{bad.count:,} records are no frames of {called(journal)} and count nowhere; the first: {bad.first}"
     print_note(told, style="yellow")
 
 

@@ -10,6 +10,7 @@ from journal.cli.common import Chosen, JsonOption, journal_command, print_json, 
 from journal.cli.spark.session import spark_session
 from journal.cli.spark.tables import KeptAs
 from journal.cli.stopping import BEHIND_THE_BATCH, stopped_by_signals
+from journal.words import called, counted
 from loaders.spark.session.packages import READING, SparkPart
 
 if TYPE_CHECKING:
@@ -79,8 +80,8 @@ def archive(
     if as_json:
         print_json(to_json(result))
     else:
-        count = f"{result.records:,} records in {result.batches} batches"
-        print_line(f"journal {result.journal}: {count} were archived to {result.path}")
+        count = f"{counted(result.records, 'record')} in {counted(result.batches, 'batch', 'batches')}"
+        print_line(f"{called(result.journal)}: {count} were archived to {result.path}")
         if result.foreign:
             told = f"{result.foreign:,} of them are no frames of this journal"
             print_line(f"{told}; the first: {place(result.first_foreign)}")

@@ -18,13 +18,13 @@ from journal.cli.common import (
     TakeOverOption,
     journal_command,
     operator,
-    print_facts,
     print_json,
     print_note,
-    print_table,
 )
 from journal.cli.spark.session import further_parts, spark_session
+from journal.cli.tables import print_facts, print_table
 from journal.errors import ConfigError, StateError
+from journal.words import called
 from loaders.spark.session.packages import SparkPart
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def replay(
     if as_json:
         print_json(facts)
     else:
-        print_facts(f"replayed into journal {settings.journal}", {name: _shown(each) for name, each in facts.items()})
+        print_facts(f"replayed into {called(settings.journal)}", {name: _shown(each) for name, each in facts.items()})
 
 
 def source_of(selection: Selection, path: str, filter_: Filter, *, remapped: bool) -> ReplaySource:
@@ -196,7 +196,7 @@ def _dry_run(settings: Settings, of: ReplaySource, selection: Selection, *, as_j
         return
     columns = ("shard", "type", "in_doubt", "operations", "bytes")
     cells = [[_shown(row[name]) for name in columns] for row in rows]
-    print_table(f"would be replayed into journal {settings.journal}", columns, cells)
+    print_table(f"would be replayed into {called(settings.journal)}", columns, cells)
     if progress.operations:
         print_note(f"{progress.operations:,} operations were replayed before")
 

@@ -13,23 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from journal.cli.common import (
-    Chosen,
-    JsonOption,
-    exit_codes,
-    journal_command,
-    print_json,
-    print_line,
-    print_note,
-    print_table,
-)
+from journal.cli.common import Chosen, JsonOption, exit_codes, journal_command, print_json, print_line, print_note
 from journal.cli.spark.analytics import add_to as add_analytics
 from journal.cli.spark.archive import add_to as add_archive
 from journal.cli.spark.replay import add_to as add_replay
 from journal.cli.spark.session import SMALL, further_parts, spark_session
 from journal.cli.spark.tables import add_to as add_tables
+from journal.cli.tables import print_table
 from journal.cli.text import printable
 from journal.errors import ConfigError
+from journal.words import called
 from loaders.spark.session.packages import READING, SparkPart, installed_pyspark, packages
 
 if TYPE_CHECKING:
@@ -130,7 +123,7 @@ def read(
     if as_json:
         print_json([_plain(row) for row in found])
     else:
-        title = f"{what.value} of journal {settings.journal}"
+        title = f"{what.value} of {called(settings.journal)}"
         print_table(title, rows.columns, [[_shown(cell) for cell in row.values()] for row in found])
 
 

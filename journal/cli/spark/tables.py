@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from journal.cli.common import Chosen, JsonOption, journal_command, print_json, print_line, print_note, print_table
+from journal.cli.common import Chosen, JsonOption, journal_command, print_json, print_line, print_note
 from journal.cli.spark.session import spark_session
 from journal.cli.stopping import BEHIND_THE_BATCH, stopped_by_signals
+from journal.cli.tables import print_table
+from journal.words import called, counted
 
 if TYPE_CHECKING:
     from loaders.spark.tables.tables import TablesBatch
@@ -92,7 +94,8 @@ def tables(
             }
         )
         return
-    title = f"journal {result.journal}: {result.records:,} records in {result.batches} batches, to {result.path}"
+    records, batches = counted(result.records, "record"), counted(result.batches, "batch", "batches")
+    title = f"{called(result.journal)}: {records} in {batches}, to {result.path}"
     print_table(title, ["table", "rows"], [[name, f"{count:,}"] for name, count in result.rows.items()])
     if result.dead_letters:
         print_line(f"{result.dead_letters:,} of them are no frames of this journal, or no rows: see dead_letters")
@@ -103,4 +106,4 @@ def tables(
 
 
 def _tell(batch: TablesBatch) -> None:
-    print_note(f"batch {batch.number} is in the tables: {batch.records:,} records")
+    print_note(f"batch {batch.number} is in the tables: {counted(batch.records, 'record')}")

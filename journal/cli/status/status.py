@@ -20,7 +20,6 @@ from journal.cli.common import (
     journal_command,
     print_json,
     print_line,
-    print_table,
 )
 from journal.cli.reading import opened_journal
 from journal.cli.status.nodes import NODE_COLUMNS, failover_note, node_lines, node_row, recovery_notes
@@ -29,6 +28,7 @@ from journal.cli.status.rows import NOT_WANTED, CountedRows, ShardRows, counted_
 from journal.cli.status.shard_stops import stop_lines
 from journal.cli.status.sources import SOURCE_COLUMNS, source_notes, source_rows, sources_json
 from journal.cli.status.trims import trim_json, trim_notes
+from journal.cli.tables import print_table
 from journal.cli.text import duration
 from journal.config import Settings
 from journal.kafka.ports import GroupMember, Kafka
@@ -39,6 +39,7 @@ from journal.topics.names import node_group, table_topic, wal_topic, worker_grou
 from journal.upkeep.stops import Stop, look_ahead
 from journal.v1.journal_pb2 import Identity, Mark
 from journal.wal.reading import WalReader
+from journal.words import called, counted
 from loaders.node.liveness import LastActive, last_active
 
 
@@ -256,7 +257,7 @@ def _shard_json(shard: ShardStatus, now_ms: float) -> dict[str, Any]:
     }
 
 
-_COLUMNS = (
+COLUMNS = (
     *("shard", "WAL", "LSO lag", "mark", "lag", "lag time", "epoch"),
     *("records", "rows", "staged", "staged tx", "prepared", "rejected", "stale", "skipped"),
 )
@@ -265,7 +266,7 @@ _NOT_COUNTED = "?"
 
 def print_status(found: JournalStatus) -> None:
     """Print the status for people on standard output."""
-    print_table(f"journal {found.journal}", _COLUMNS, [_row(shard, found.now_ms) for shard in found.shards])
+    print_table(called(found.journal), COLUMNS, [_row(shard, found.now_ms) for shard in found.shards])
     if found.nodes:
         print_table("nodes", NODE_COLUMNS, [node_row(line, found.now_ms) for line in found.nodes])
     if found.sources is not None:
@@ -276,7 +277,7 @@ def print_status(found: JournalStatus) -> None:
 
 def _row(shard: ShardStatus, now_ms: float) -> tuple[object, ...]:
     mark = shard.mark
-    lag = f"{shard.lag_frames:,} frames" if shard.lag_frames else "0"
+    lag = counted(shard.lag_frames, "frame") if shard.lag_frames else "0"
     return (
         shard.shard,
         f"{shard.start} to {shard.end}",

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
-from journal.cli.common import print_json, print_line, print_table
+from journal.cli.common import print_json, print_line
 from journal.cli.spark.session import further_parts, spark_session
+from journal.cli.tables import print_table
 from journal.cli.text import differences_left_out
 from journal.config import Settings
 from journal.verify import Report

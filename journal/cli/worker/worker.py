@@ -16,6 +16,7 @@ from journal.cli.worker.children import running_workers, worker_command
 from journal.cli.worker.reader import reader_command
 from journal.config import Settings
 from journal.embedded.cluster import EmbeddedKafka, default_directory
+from journal.words import called
 
 ProcessesOption = Annotated[
     int | None,
@@ -76,7 +77,7 @@ def _up(settings: Settings, chosen: Chosen, context: typer.Context, shards: int 
     if as_json:
         print_json({"journal": settings.journal, "bootstrap_servers": settings.bootstrap_servers})
     else:
-        print_note(f"journal {settings.journal} is up at {settings.bootstrap_servers}; Ctrl-C ends it", style="green")
+        print_note(f"{called(settings.journal)} is up at {settings.bootstrap_servers}; Ctrl-C ends it", style="green")
     _serve(settings, chosen, context, None, as_json)
 
 

@@ -12,7 +12,8 @@ import sys
 from journal.cli.standard_streams import standard_streams
 with standard_streams():
     import typer
-    from journal.cli.common import exit_codes, print_table
+    from journal.cli.common import exit_codes
+    from journal.cli.tables import print_table
     try:
         with exit_codes():
             print("first", flush=True)
