@@ -12,6 +12,7 @@ from journal.append.completion import Completion, completed
 from journal.append.group import Group
 from journal.append.group_queue import GroupQueue, queue_full
 from journal.append.operations import NOTHING, Amount, Append
+from journal.append.refusals import mark_refusal
 from journal.append.state import Life
 from journal.limits import Limits
 from journal.process.clocks import Clock
@@ -58,8 +59,12 @@ class Intake:
             left_s = until - self._clock()
             if left_s <= 0:
                 raise queue_full()
-            if not self.taken.wait(max(0.0, min(left_s, wait.left_s))):
-                self._say(wait)
+            try:
+                if not self.taken.wait(max(0.0, min(left_s, wait.left_s))):
+                    self._say(wait)
+            except BaseException as error:  # Ctrl-C, or what else a signal's handler raises
+                mark_refusal(error)
+                raise
             self.require_active()
         return queue.group_for(size, settled)
 

@@ -137,7 +137,7 @@ class StoreDataManager:
         self._become(Decision.DECIDING)
         try:
             self._resource.tpc_commit(self.xid, confirm=[other.xid for other in self._others])
-        except JournalError:
+        except BaseException:
             if self._resource.state_of(self.xid) is BranchState.PREPARED:
                 self._become(Decision.OPEN)
             raise

@@ -20,11 +20,11 @@ from contextlib import contextmanager
 
 from journal.append.callbacks import CallersLock
 from journal.append.completion import completed
+from journal.append.refusals import is_refusal
 from journal.errors import (
     CallerError,
     ClosedError,
     FullError,
-    JournalError,
     OutcomeUnknownError,
     StateError,
     TransactionUnknownError,
@@ -323,7 +323,7 @@ class XaResource:
             self._outcomes.drop(kept)
         try:
             pending = self._records.delete(kept.record_id)
-        except JournalError:
+        except BaseException:
             with self._lock:
                 self._outcomes.keep(kept)
             raise
@@ -375,7 +375,8 @@ class XaResource:
     # ---- inside ----------------------------------------------------------------------------------------------------
 
     def _carry_out(self, branch: Branch, before: BranchState, call: Callable[[], Waitable]) -> None:
-        """Have the store do what the branch's new state says. If the store refuses, the branch is as before.
+        """Have the store do what the branch's new state says. If the store refuses, or its caller is interrupted while
+        the journal makes room, the branch is as before.
 
         A chain of stores may raise OutcomeUnknownError when its first store has done it: then the new state stays.
         """
@@ -383,10 +384,11 @@ class XaResource:
             pending = call()
         except OutcomeUnknownError:
             raise
-        except JournalError:
-            with self._lock:
-                branch.become(before)
-                branch.rows = ()
+        except BaseException as error:
+            if is_refusal(error):
+                with self._lock:
+                    branch.become(before)
+                    branch.rows = ()
             raise
         with self._lock:
             branch.pending = pending

@@ -12,7 +12,7 @@ import math
 from contextlib import suppress
 from enum import Enum
 
-from journal.errors import DeadlineError, JournalError, XidError
+from journal.errors import DeadlineError, XidError
 from journal.store.transactions import NotDurable
 from journal.xa.branch import BranchState, Vote
 from journal.xa.codes import ROLLBACKS, XaCode
@@ -122,7 +122,7 @@ class Session:
         self._leave(xid)
         try:
             vote = self._resource.tpc_prepare(xid)
-        except JournalError as error:
+        except BaseException as error:
             self._stay_or_go(xid, error)
             raise
         self._become(SessionState.PREPARED if vote is Vote.COMMIT else SessionState.FREE, xid)
@@ -141,7 +141,7 @@ class Session:
             self._leave(current)
         try:
             self._resource.tpc_commit(current, one_phase=one_phase)
-        except JournalError as error:
+        except BaseException as error:
             self._stay_or_go(current, error)
             raise
         self._become(SessionState.FREE)
@@ -161,7 +161,7 @@ class Session:
             self._leave(current)
         try:
             self._resource.tpc_rollback(current)
-        except JournalError as error:
+        except BaseException as error:
             self._stay_or_go(current, error)
             raise
         self._become(SessionState.FREE)
@@ -187,9 +187,9 @@ class Session:
             with suppress(XidError):  # the branch has timed out just now
                 self._resource.end(xid, session=self)
 
-    def _stay_or_go(self, xid: Xid, error: JournalError) -> None:
-        """After an error: as before, unless the branch is gone or nobody knows what became of it. What ran past its
-        deadline is called again, also if the branch is gone by then: that call tells.
+    def _stay_or_go(self, xid: Xid, error: BaseException) -> None:
+        """After an error, or Ctrl-C: as before, unless the branch is gone or nobody knows what became of it. What ran
+        past its deadline is called again, also if the branch is gone by then: that call tells.
         """
         found = self._resource.state_of(xid)
         late = isinstance(error, DeadlineError)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import TracebackType
 
 from journal.append.callbacks import CallersLock
 from journal.append.completion import Completion
@@ -12,6 +13,23 @@ from journal.store.chain.ports import ChainedStore
 from journal.store.pending import Moved, Pending
 
 LAG_TIMEOUT_S_DEFAULT = 30.0
+
+
+class _Turn(CallersLock):
+    """The lock of a chain. A holder that is interrupted (Ctrl-C) after the first store has accepted something, and
+    before the others have, breaks the chain."""
+
+    def __init__(self, steps: Lockstep) -> None:
+        super().__init__()
+        self._steps = steps
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None and self._steps.leads:
+            self._steps.interrupted(error)
+        self._steps.leads = False
+        super().__exit__(kind, error, trace)
 
 
 class ChainCore:
@@ -31,8 +49,8 @@ class ChainCore:
             raise ConfigError(f"{len(stores)} stores have {len(names)} names")
         self.stores = tuple(stores)
         self.first = stores[0]
-        self.lock = CallersLock()
         self.steps = Lockstep(self.stores, tuple(names), lag_timeout_s)
+        self.lock = _Turn(self.steps)
         self.in_transaction: dict[int, list[int]] = {}
         """Messages that a transaction touches: they differ between stores until all stores have settled it."""
         self.begun: set[int] = set()

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TypeVar
 
 from journal.append.completion import Completion
+from journal.append.refusals import mark_refusal
 from journal.errors import (
     CallerError,
     ChainError,
@@ -21,6 +22,7 @@ from journal.errors import (
     JournalError,
     MessageHeldError,
     RolledBackError,
+    StateError,
 )
 from journal.store.chain.ports import ChainedStore
 from journal.store.pending import Accepted
@@ -96,6 +98,8 @@ class Lockstep:
     def __init__(self, stores: Sequence[ChainedStore], names: Sequence[str], lag_timeout_s: float) -> None:
         self.error: ChainError | None = None
         """Why nothing more is accepted; None while all is well."""
+        self.leads = False
+        """Whether the first store has accepted what the others may not have been asked for."""
         self.arrivals = Arrivals()
         self._first = stores[0]
         self._stores = stores
@@ -120,10 +124,12 @@ class Lockstep:
         """Ask the first store. If it refuses, the chain refuses."""
         self.require_turn()
         try:
-            return call(self._first)
+            answer = call(self._first)
         except JournalError as error:
             self.require_refusal(error)
             raise
+        self.leads = True
+        return answer
 
     def require_refusal(self, error: JournalError) -> None:
         """Returns if an error of the first store has changed nothing. Raises ChainError. Needs no lock.
@@ -142,6 +148,12 @@ class Lockstep:
             return call(self._stores[place])
         except JournalError as error:
             raise self.broken(place, error) from error
+
+    def interrupted(self, error: BaseException) -> None:
+        """A call ended before all stores had what the first one has accepted: the chain accepts nothing more."""
+        if len(self._stores) > 1 and not isinstance(error, JournalError):
+            mark_refusal(error, refused=False)  # the first store has it
+            self.broken(1, StateError(f"a call was interrupted by {type(error).__name__} before this store was asked"))
 
     def broken(self, place: int, error: JournalError) -> ChainError:
         """The error of the chain for an error of a store. Needs no lock."""

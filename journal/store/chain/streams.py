@@ -49,6 +49,7 @@ class ChainStreams:
 
     def store_stream(self, message: Message, body: Iterable[bytes], queues: Sequence[str] = (), tx: int = 0) -> Pending:
         own = self._streaming(tx)
+        first: Pending | None = None
         try:
             with KeptBody() as kept:
                 try:
@@ -58,9 +59,11 @@ class ChainStreams:
                     raise
                 completions = self._to_others(first, message, kept, queues, own)
             return self._streamed(first.id, completions, own, commit=not tx)
-        except BaseException:
+        except BaseException as error:
             if not tx:
                 self._transactions.abandon(own)
+            elif first is not None:
+                self._core.steps.interrupted(error)
             raise
 
     async def store_stream_async(

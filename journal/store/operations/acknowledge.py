@@ -13,7 +13,8 @@ from typing import TypeAlias
 
 from journal.append.completion import Completion
 from journal.append.operations import AnyOperation, DeletedRecords, PlainOperation
-from journal.errors import JournalError, StoreError
+from journal.append.refusals import is_refusal
+from journal.errors import StoreError
 from journal.store.operations.change import ReferenceChanges
 from journal.store.operations.core import StoreCore
 from journal.store.operations.discard import MessageDiscard
@@ -66,10 +67,9 @@ class AcknowledgeOperations:
                 operations += _settling(message_id, durable, references, chunks, queue, settled)
                 if operations:
                     completion = self._core.journal.append_all(operations)
-        except JournalError:
-            raise
-        except BaseException:
-            state.lock(message_id, queue_id, _NOBODY_KNOWS, holder)
+        except BaseException as error:
+            if not is_refusal(error):
+                state.lock(message_id, queue_id, _NOBODY_KNOWS, holder)
             raise
         if state.acknowledge_row(queue, row) and (chunks or not durable):
             self._discard.drop_bodies(message_id, chunks)
@@ -143,11 +143,10 @@ class AcknowledgeOperations:
     ) -> Completion:
         try:
             return self._core.journal.append_all(operations)
-        except JournalError:
-            raise
-        except BaseException:
-            for message_id in message_ids:
-                state.lock(message_id, queue_id, _NOBODY_KNOWS, holder)
+        except BaseException as error:
+            if not is_refusal(error):
+                for message_id in message_ids:
+                    state.lock(message_id, queue_id, _NOBODY_KNOWS, holder)
             raise
 
     # ---- in transactions -------------------------------------------------------------------------------------------
@@ -176,9 +175,10 @@ class AcknowledgeOperations:
                     operations.append((UPDATE, message_id, ACKNOWLEDGE, data, False, queue_id))
                 taken.append(Taken(message_id, queue_id, has_it, durable))
             completion = self._core.journal.append_all(operations, tx=tx) if operations else COMPLETED
-        except JournalError:
-            for message_id in locked:
-                state.unlock(message_id, queue_id)
+        except BaseException as error:
+            if is_refusal(error):
+                for message_id in locked:
+                    state.unlock(message_id, queue_id)
             raise
         for message_id in message_ids:
             key = (message_id, queue_id)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from journal.errors import JournalError, MessageHeldError
+from journal.errors import MessageHeldError
 from journal.store.model import ReferenceInfo, ReferenceState
 from journal.store.operations.core import StoreCore
 from journal.store.pending import Pending
@@ -35,8 +35,7 @@ class ReferenceChanges:
         info = self._core.reference(message_id, queue)
         changed = txn.changed.get((message_id, queue.record_id))
         if changed is None:
-            if info.state is ReferenceState.LOCKED:
-                raise MessageHeldError(f"message {message_id} is locked by transaction {info.tx}", message_id)
+            require_unlocked(info)
             return info
         holder, deliveries, due, _, acknowledged = changed
         if acknowledged:
@@ -63,19 +62,13 @@ class ReferenceChanges:
         data = encode_reference(change, holder, deliveries, due)
         durable = queue.config.durable and message_id not in self._core.volatile
         key = (message_id, queue_id)
-        newly = key not in txn.changed
-        if newly:
-            state.lock(message_id, queue_id, txn.tx, seen.holder)
         pending = Pending(message_id)
         if durable:
-            try:
-                pending.completion = self._core.journal.update(
-                    message_id, REFERENCE, data, replaceable=True, subject=queue_id, tx=txn.tx
-                )
-            except JournalError:
-                if newly:
-                    state.unlock(message_id, queue_id)
-                raise
+            pending.completion = self._core.journal.update(
+                message_id, REFERENCE, data, replaceable=True, subject=queue_id, tx=txn.tx
+            )
+        if key not in txn.changed:
+            state.lock(message_id, queue_id, txn.tx, seen.holder)
         txn.change(key, Changed(holder, deliveries, due, durable))
         return pending
 
@@ -111,6 +104,12 @@ class ReferenceChanges:
         for txn in (*transactions.settling, transactions.open.get(info.tx)):
             if txn is not None and (message_id, queue.record_id) in txn.changed:
                 raise MessageHeldError(f"message {message_id} is locked by transaction {txn.tx}", message_id)
+
+
+def require_unlocked(info: ReferenceInfo) -> None:
+    """Raises MessageHeldError if a transaction locks the reference."""
+    if info.state is ReferenceState.LOCKED:
+        raise MessageHeldError(f"message {info.message} is locked by transaction {info.tx}", info.message)
 
 
 def _acknowledged(message_id: int, txn: StoreTransaction) -> MessageHeldError:

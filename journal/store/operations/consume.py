@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from journal.errors import (
     InvalidOperationError,
-    JournalError,
     MessageHeldError,
     StateError,
 )
 from journal.store.model import DELIVERIES_MAX, Delivery, ReferenceState
-from journal.store.operations.change import Change, ReferenceChanges
+from journal.store.operations.change import Change, ReferenceChanges, require_unlocked
 from journal.store.operations.core import StoreCore
 from journal.store.operations.hold import HoldOperations
 from journal.store.pending import Pending
@@ -55,7 +54,7 @@ class ConsumeOperations:
                 try:
                     data = encode_reference(Reference.ACQUIRED, holder, deliveries)
                     core.journal.update(message_id, REFERENCE, data, replaceable=True, subject=queue_id)
-                except JournalError:
+                except BaseException:
                     state.release(message_id, queue_id, holder, counts=False)
                     raise
             return delivery
@@ -73,15 +72,14 @@ class ConsumeOperations:
                     state, core.transactions.accepting(tx), message_id, target, holder, checked=checked
                 )
             queue_id = target.record_id
-            was_held = core.reference(message_id, target).state is ReferenceState.HELD
-            delivery = state.acquire(message_id, queue_id, holder, None if checked else core.clock_ms())
-            if was_held:
-                return Pending(message_id, core.journal.flush())
-            try:
-                return self._note(Reference.ACQUIRED, message_id, target, holder, delivery.deliveries, 0)
-            except JournalError:
-                state.release(message_id, queue_id, holder, counts=False)
-                raise
+            info = core.reference(message_id, target)
+            state.require_acquirable(message_id, queue_id, holder, None if checked else core.clock_ms())
+            if info.state is ReferenceState.HELD:
+                pending = Pending(message_id, core.journal.flush())
+            else:
+                pending = self._note(Reference.ACQUIRED, message_id, target, holder, info.deliveries, 0)
+            state.acquire(message_id, queue_id, holder, None)
+            return pending
 
     def _acquire_in(
         self, state: QueueState, txn: StoreTransaction, message_id: int, queue: QueueEntry, holder: str, *,
@@ -137,12 +135,9 @@ class ConsumeOperations:
                 )
             info = core.reference(message_id, target)
             self._changes.require_unchanged(message_id, target, info)
+            pending = self._note(Reference.DELIVERED, message_id, target, info.holder, count, info.due)
             state.deliveries(message_id, target.record_id, count)
-            try:
-                return self._note(Reference.DELIVERED, message_id, target, info.holder, count, info.due)
-            except JournalError:
-                state.deliveries(message_id, target.record_id, info.deliveries)
-                raise
+            return pending
 
     def schedule(self, message_id: int, queue: str, due: int, tx: int = 0) -> Pending:
         require_due(due)
@@ -164,12 +159,10 @@ class ConsumeOperations:
                     due=due,
                 )
             info = core.reference(message_id, target)
+            require_unlocked(info)
+            pending = self._note(Reference.SCHEDULED, message_id, target, info.holder, info.deliveries, due)
             state.schedule(message_id, target.record_id, due)
-            try:
-                return self._note(Reference.SCHEDULED, message_id, target, info.holder, info.deliveries, due)
-            except JournalError:
-                state.schedule(message_id, target.record_id, info.due)
-                raise
+            return pending
 
     def _note(
         self, change: Change, message_id: int, queue: QueueEntry, holder: str, deliveries: int, due: int

@@ -1,6 +1,9 @@
 """What all operations of a message store share: its lock, its state, and how a call enters.
 
 Operations are accepted under one lock, so that the order of acceptance is the journal's and the queues' alike.
+
+An operation checks everything, then appends, and only then changes the state. So whatever ends it while the journal
+makes room, Ctrl-C included, has changed nothing. The few that must lock or take something first undo that.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from journal.append.callbacks import require_no_callback, telling
-from journal.errors import JournalError, LocalStorageError, NotTakenInError, StateError
+from journal.errors import JournalError, NotTakenInError, StateError
 from journal.process.clocks import AgreedTime
 from journal.store.bodies.cache import BodyCache
 from journal.store.bodies.swap import Swap, VolatileBodies
@@ -136,8 +139,8 @@ class StoreCore:
             try:
                 for act, first, second in effects:
                     act(first, second)
-            except LocalStorageError as error:
-                self.refusal = error  # the index failed: what is left of the group would come to no queue
+            except BaseException as error:  # what is left of the group would come to no queue
+                self.refusal = error if isinstance(error, JournalError) else _interrupted()
                 raise
         self.cache.pass_on()
         self.go_on()
@@ -146,6 +149,10 @@ class StoreCore:
         """Their order is free: no arriving reference is being acknowledged, and no settled one is routed again."""
         self.state.settled_each(settled)
         self.state.arrive_each(arrived)
+
+
+def _interrupted() -> StateError:
+    return StateError("the store was interrupted while durable messages came to their queues: activate it again")
 
 
 def _nothing(*_: object) -> None:

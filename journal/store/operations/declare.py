@@ -13,7 +13,6 @@ from journal.errors import (
     AddressExistsError,
     AddressInUseError,
     InvalidOperationError,
-    JournalError,
     QueueExistsError,
     QueueInDoubtError,
 )
@@ -63,18 +62,13 @@ class DeclareOperations:
             for other in core.transactions.declaring.values():
                 if other.declared.claims_address(name, own=other is txn):
                     raise AddressExistsError(f"transaction {other.tx} creates or destroys address {name!r}")
+            state.require_new_address(name)
             record_id = core.journal.new_id(virtual_shard_of(name))
-            state.add_address(record_id, name, duplicate_window)
+            completion = core.journal.add(record_id, ADDRESS, data, tx=tx)
             if txn is not None:
-                state.remove_address(name)
-                completion = core.journal.add(record_id, ADDRESS, data, tx=tx)
                 self._declare(txn, AddressDeclared(True, record_id, name, duplicate_window))
                 return Pending(record_id, completion)
-            try:
-                completion = core.journal.add(record_id, ADDRESS, data)
-            except JournalError:
-                state.remove_address(name)
-                raise
+            state.add_address(record_id, name, duplicate_window)
             if duplicate_window:
                 core.windows[record_id] = DuplicateWindow(record_id, duplicate_window)
             return Pending(record_id, completion)
@@ -95,12 +89,9 @@ class DeclareOperations:
             for other in core.transactions.declaring.values():
                 if other.declared.needs_address(name, own=other is txn):
                     raise AddressInUseError(f"transaction {other.tx} creates or destroys queues of address {name}")
+            state.unused_address(name)
+            completion = core.journal.delete(entry.record_id, tx=tx)
             state.remove_address(name)
-            try:
-                completion = core.journal.delete(entry.record_id, tx=tx)
-            except JournalError:
-                state.add_address(entry.record_id, name, entry.duplicate_window)
-                raise
             if txn is not None:
                 self._declare(txn, AddressDeclared(False, entry.record_id, name, entry.duplicate_window))
                 return Pending(entry.record_id, completion)
@@ -201,15 +192,12 @@ class DeclareOperations:
         with core.lock:
             state = core.enter()
             txn = core.transactions.accepting(tx) if tx else None
-            binding = state.remove_binding(binding_id)
+            binding = state.binding(binding_id)
             config = state.queue_of(binding.queue_id).config
             pending = Pending(binding_id)
             if config.durable:
-                try:
-                    pending.completion = core.journal.delete(binding_id, tx=tx)
-                except JournalError:
-                    state.add_binding(*binding)
-                    raise
+                pending.completion = core.journal.delete(binding_id, tx=tx)
+            state.remove_binding(binding_id)
             if txn is not None:
                 self._declare(txn, BindingDeclared(False, binding, config.name, config.durable))
             return pending

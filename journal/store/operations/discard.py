@@ -41,7 +41,7 @@ class MessageDiscard:
         self.drop_bodies(message_id, chunks)
 
     def discard(self, messages: Sequence[int]) -> None:
-        """Forget messages without references now, and delete them in bounded groups."""
+        """Forget messages without references now, and have them deleted in bounded groups when the store goes on."""
         for message_id in messages:
             if message_id in self.taking_in:
                 continue  # it is forgotten, or deleted, when it is known whether it is there
@@ -49,7 +49,6 @@ class MessageDiscard:
             if entry.durable:
                 self._garbage.add([(message_id, *entry.chunks)])
             self.forget(message_id, entry.chunks)
-        self._core.go_on()
 
     def discard_leaving(self) -> None:
         """Discard what was in queues and at addresses that are gone. Other callers get turns between the parts."""
@@ -58,5 +57,6 @@ class MessageDiscard:
                 part = next(self.leaving[0], None) if self.leaving else None
                 if part is not None:
                     self.discard(part)
+                    self._core.go_on()
                 elif self.leaving:
                     self.leaving.popleft()

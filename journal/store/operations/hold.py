@@ -106,7 +106,7 @@ class HoldOperations:
                 left[counts].append(held)
         try:
             for counts, each in left.items():
-                self._release_all(each, counts=counts)
+                self._release_all(each, counts=counts, wait=False)
         except FullError:
             return  # the next caller that enters tries again
         for held in batch:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from journal.errors import JournalError, QueueMissingError, StoreError
+from journal.errors import QueueMissingError, StoreError
 from journal.store.message_records import encode_message
 from journal.store.model import Message, Origin, Routing
 from journal.store.operations.acknowledge import AcknowledgeOperations, Reason
@@ -154,7 +154,7 @@ class MoveOperations:
             adding = self._adder.begin(state, out, queues, id)
             try:
                 acknowledged = self._acknowledge.settle(state, message_id, source, holder, code, adding.operations)
-            except JournalError:
+            except BaseException:
                 core.volatile.drop(adding.message_id)
                 raise
             return self._adder.finish(state, out, adding, acknowledged.completion)

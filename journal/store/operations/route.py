@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from journal.append.operations import PlainOperation
-from journal.errors import JournalError, MessageMissingError, StoreError
+from journal.errors import MessageMissingError, StoreError
 from journal.store.operations.add import require_routable
 from journal.store.operations.core import StoreCore
 from journal.store.operations.discard import MessageDiscard
@@ -33,15 +33,12 @@ class RouteOperations:
             require_routable(entry.address, [target])
             txn = core.transactions.accepting(tx) if tx else None
             durable = entry.durable and target.config.durable
+            state.require_routable(message_id, queue_id)
+            pending = Pending(message_id)
+            if durable:
+                operations = _route_operations(message_id, queue_id, due if due != entry.due else 0)
+                pending.completion = core.journal.append_all(operations, tx=tx)
             state.route(message_id, queue_id, due=due or entry.due, tx=tx)
-            try:
-                pending = Pending(message_id)
-                if durable:
-                    operations = _route_operations(message_id, queue_id, due if due != entry.due else 0)
-                    pending.completion = core.journal.append_all(operations, tx=tx)
-            except JournalError:
-                state.withdraw(message_id, queue_id)
-                raise
             if txn is not None:
                 txn.route(message_id, queue_id, durable=durable)
                 return pending

@@ -44,7 +44,7 @@ class TransactionOperations:
         self._discard = discard
         self._garbage = garbage
         self._hold = hold
-        self._abandoned: list[int] = []
+        self._abandoned: dict[int, None] = {}
         """Transactions of the store's own that are still to be rolled back."""
 
     def begin(self, tx: int = 0) -> int:
@@ -190,17 +190,23 @@ class TransactionOperations:
         core = self._core
         with core.lock:
             core.enter()
-            txn = core.transactions.find(tx)
-            completion = core.journal.rollback(tx)
-            del core.transactions.open[tx]
-            if txn.prepared:
-                txn.rolled_back = True
-                core.transactions.settling.append(txn)
-                core.effects.when_durable(completion, self._undo, txn, None)
-                core.effects.when_durable(completion, self._is_settled, txn, None)
-            else:
-                self._undo(txn, None)
-            return Pending(tx, completion)
+            pending = self._roll_back(tx)
+            core.go_on()
+            return pending
+
+    def _roll_back(self, tx: int) -> Pending:
+        core = self._core
+        txn = core.transactions.find(tx)
+        completion = core.journal.rollback(tx)
+        del core.transactions.open[tx]
+        if txn.prepared:
+            txn.rolled_back = True
+            core.transactions.settling.append(txn)
+            core.effects.when_durable(completion, self._undo, txn, None)
+            core.effects.when_durable(completion, self._is_settled, txn, None)
+        else:
+            self._undo(txn, None)
+        return Pending(tx, completion)
 
     def _undo(self, txn: StoreTransaction, _: None) -> None:
         """Everything that a transaction held becomes as it was before."""
@@ -228,22 +234,23 @@ class TransactionOperations:
         self._settle_reservations(txn, entered=False)
         if unreferenced:
             discard.discard(unreferenced)
-        core.go_on()
 
     def abandon(self, tx: int) -> None:
         """Roll back a transaction of the store's own, later if the journal does not take the rollback now."""
-        if tx not in self._core.transactions.open:
-            return
-        try:
-            self.rollback(tx)
-        except JournalError:
-            self._abandoned.append(tx)
+        with self._core.lock:
+            self._abandoned[tx] = None
+            self.roll_back_abandoned()
 
     def roll_back_abandoned(self) -> None:
-        """Try again to roll back what `abandon` could not."""
-        abandoned, self._abandoned = self._abandoned, []
-        for tx in abandoned:
-            self.abandon(tx)
+        """Roll back what was abandoned, as far as the journal takes it now."""
+        while self._abandoned:
+            tx = next(iter(self._abandoned))
+            if tx in self._core.transactions.open:
+                try:
+                    self._roll_back(tx)
+                except JournalError:
+                    return
+            del self._abandoned[tx]
 
     # ---- what is open ----------------------------------------------------------------------------------------------
 

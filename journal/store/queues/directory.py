@@ -35,19 +35,28 @@ class QueueDirectory:
 
     # ---- addresses -------------------------------------------------------------------------------------------------
 
-    def add_address(self, record_id: int, name: str, duplicate_window: int = 0) -> AddressEntry:
-        """Raises AddressExistsError."""
+    def require_new_address(self, name: str) -> None:
+        """Raises AddressExistsError if the address's name is taken."""
         if name in self._addresses:
             raise AddressExistsError(f"address {name!r} exists")
+
+    def add_address(self, record_id: int, name: str, duplicate_window: int = 0) -> AddressEntry:
+        """Raises AddressExistsError."""
+        self.require_new_address(name)
         entry = AddressEntry(record_id, name, duplicate_window)
         self._addresses[name] = self._address_of[record_id] = entry
         return entry
 
-    def remove_address(self, name: str) -> AddressEntry:
-        """Raises AddressMissingError, AddressInUseError."""
+    def unused_address(self, name: str) -> AddressEntry:
+        """An address without queues. Raises AddressMissingError, AddressInUseError."""
         entry = self.address(name)
         if entry.queues:
             raise AddressInUseError(f"address {name!r} has {entry.queues} queues")
+        return entry
+
+    def remove_address(self, name: str) -> AddressEntry:
+        """Raises AddressMissingError, AddressInUseError."""
+        entry = self.unused_address(name)
         del self._addresses[name], self._address_of[entry.record_id]
         return entry
 
@@ -147,12 +156,17 @@ class QueueDirectory:
         self._bindings_of.setdefault(queue_id, {})[record_id] = None
         return binding
 
-    def remove_binding(self, record_id: int) -> BindingEntry:
+    def binding(self, record_id: int) -> BindingEntry:
         """Raises StoreError if there is none of that id."""
-        binding = self._bindings.pop(record_id, None)
+        binding = self._bindings.get(record_id)
         if binding is None:
             raise StoreError(f"there is no binding {record_id}")
-        del self._bindings_of[binding.queue_id][record_id]
+        return binding
+
+    def remove_binding(self, record_id: int) -> BindingEntry:
+        """Raises StoreError if there is none of that id."""
+        binding = self.binding(record_id)
+        del self._bindings[record_id], self._bindings_of[binding.queue_id][record_id]
         return binding
 
     def bindings(self, queue_id: int) -> list[BindingEntry]:

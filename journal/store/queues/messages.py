@@ -8,6 +8,7 @@ from journal.errors import MessageHeldError, MessageMissingError, StoreError
 from journal.store.model import PRIORITY_MAX
 from journal.store.queues.directory import QueueDirectory
 from journal.store.queues.entry import MessageEntry, QueueEntry
+from journal.store.queues.index import Paged
 from journal.store.queues.paging import paged_facts
 from journal.store.queues.references import ARRIVING, PRIORITY, READY, SETTLING, STATE
 from journal.store.queues.tables import QueueTables
@@ -148,18 +149,11 @@ class QueueMessages(QueueDirectory):
     def route(self, message_id: int, queue_id: int, *, due: int = 0, tx: int = 0) -> None:
         """A route is accepted: the reference counts as arriving, and is not deliverable.
 
-        Raises MessageMissingError, QueueMissingError, StoreError (the queue has it).
+        Raises as `require_routable`.
         """
         table, tables = self._references, self._tables
-        entry = self.queue_of(queue_id)
+        entry, found = self.require_routable(message_id, queue_id)
         message_row = table.row_of.get(message_id, -1)
-        found = []
-        if tables.paged and (message_row < 0 or message_row in table.paged):
-            found = tables.find(message_id)
-        if (message_row < 0 and not found) or (message_row >= 0 and table.is_deleted(message_row)):
-            raise self._missing(message_id)
-        if (message_row >= 0 and table.find(message_row, queue_id) >= 0) or queue_id in [each.queue for each in found]:
-            raise StoreError(f"queue {entry.config.name!r} has message {message_id} already")
         if message_row < 0:
             message_row = tables.know(found)
         row = table.add_reference(message_row, queue_id, ARRIVING)
@@ -172,6 +166,23 @@ class QueueMessages(QueueDirectory):
         if tx:
             tables.tx[row] = tx
             entry.adding += 1
+
+    def require_routable(self, message_id: int, queue_id: int) -> tuple[QueueEntry, list[Paged]]:
+        """The queue to which a message can be routed, and the message's references in the index.
+
+        Raises MessageMissingError, QueueMissingError, StoreError (the queue has it).
+        """
+        table, tables = self._references, self._tables
+        entry = self.queue_of(queue_id)
+        message_row = table.row_of.get(message_id, -1)
+        found = []
+        if tables.paged and (message_row < 0 or message_row in table.paged):
+            found = tables.find(message_id)
+        if (message_row < 0 and not found) or (message_row >= 0 and table.is_deleted(message_row)):
+            raise self._missing(message_id)
+        if (message_row >= 0 and table.find(message_row, queue_id) >= 0) or queue_id in [each.queue for each in found]:
+            raise StoreError(f"queue {entry.config.name!r} has message {message_id} already")
+        return entry, found
 
     def store_and_route(
         self,

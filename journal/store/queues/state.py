@@ -194,17 +194,11 @@ class QueueState(QueueHolders):
     def acquire(self, message_id: int, queue_id: int, holder: str, now_ms: int | None) -> Delivery:
         """A READY (or due) reference becomes HELD; one that `holder` holds already is not held over any more.
 
-        Without `now_ms` its times were checked before. Raises as `acknowledge`, MessageHeldError if it is scheduled for
-        later, MessageExpiredError if it has expired.
+        Without `now_ms` its times were checked before. Raises as `require_acquirable`.
         """
-        entry, row = self._present(message_id, queue_id)
+        entry, row = self.require_acquirable(message_id, queue_id, holder, now_ms)
         tables, table = self._tables, self._references
         state = table.flags[row] & STATE
-        if state == LOCKED:
-            raise self._locked(message_id, row)
-        self._check_holder(message_id, row, holder)
-        if now_ms is not None and state in (READY, SCHEDULED):
-            require_in_time(message_id, table.expires[table.message[row]], tables.due.get(row, 0), now_ms)
         if state == SCHEDULED:
             tables.leave(entry, row, HELD)
             del tables.due[row]
@@ -215,6 +209,21 @@ class QueueState(QueueHolders):
         else:
             tables.holds.claim(row)
         return Delivery(message_id, table.deliveries[row])
+
+    def require_acquirable(
+        self, message_id: int, queue_id: int, holder: str, now_ms: int | None
+    ) -> tuple[QueueEntry, int]:
+        """Queue and row of what `acquire` would acquire. Raises as `acknowledge`, MessageHeldError if it is scheduled
+        for later, MessageExpiredError if it has expired."""
+        entry, row = self._present(message_id, queue_id)
+        tables, table = self._tables, self._references
+        state = table.flags[row] & STATE
+        if state == LOCKED:
+            raise self._locked(message_id, row)
+        self._check_holder(message_id, row, holder)
+        if now_ms is not None and state in (READY, SCHEDULED):
+            require_in_time(message_id, table.expires[table.message[row]], tables.due.get(row, 0), now_ms)
+        return entry, row
 
     def release(self, message_id: int, queue_id: int, holder: str = "", *, counts: bool = True) -> int:
         """A HELD reference becomes READY in its place, or SCHEDULED if `schedule` said so meanwhile.

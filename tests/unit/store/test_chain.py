@@ -456,3 +456,30 @@ def test_a_chain_needs_a_store_and_a_name_for_each() -> None:
         MessageStoreChain([])
     with pytest.raises(ConfigError):
         chain_of(names=["one"])
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["sent", "streamed"])
+def test_an_interruption_behind_the_first_store_breaks_the_chain(streamed: bool) -> None:
+    """Ctrl-C while the second store makes room: only the first one has the message."""
+    chain, (first, second) = chain_of(2)
+    tx = chain.begin()
+
+    def send() -> Pending:
+        return chain.store_stream(MESSAGE, [b"body"], ["q"], tx) if streamed else chain.send(MESSAGE, ["q"], tx)
+
+    send()
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    first.before_call = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        send()
+    first.before_call = lambda: None
+    send()  # no store had it
+    second.before_call = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        send()
+    second.before_call = lambda: None
+    with pytest.raises(ChainError, match="store 2 of 2: StateError: a call was interrupted by KeyboardInterrupt"):
+        chain.commit(tx)

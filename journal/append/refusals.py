@@ -1,0 +1,22 @@
+"""Whether an append that ended with an exception has appended nothing.
+
+An append that is interrupted (Ctrl-C, for example) while it waits for room has appended nothing: its intake marks the
+exception. One that is interrupted anywhere else may be in the journal.
+"""
+
+from __future__ import annotations
+
+from journal.errors import JournalError
+
+_MARK = "journal_appended_nothing"
+"""The attribute that an exception has which interrupted a wait for room."""
+
+
+def mark_refusal(error: BaseException, refused: bool = True) -> None:
+    """Note on an exception that nothing was appended; or with `refused` false, that nobody can tell any more."""
+    vars(error)[_MARK] = refused
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether nothing was appended. If not, nobody can tell."""
+    return isinstance(error, JournalError) or vars(error).get(_MARK, False)
