@@ -69,7 +69,8 @@ class RocksReferenceIndex:
         self._failure: LocalStorageError | None = None
         self._clear()
         self._db: Rdict = self._do("open", lambda: Rdict(str(directory), store_options(STORE_FILES)))
-        self._room = Room(directory, self._db, [self._db])
+        # a reference of its own, as `Room` closes each table before the database
+        self._room = Room(directory, self._db, [self._db.get_column_family("default")])
 
     def _clear(self) -> None:
         try:

@@ -113,6 +113,11 @@ def test_an_index_begins_empty_and_gives_its_disk_back(tmp_path: Path) -> None:
         assert list(directory.iterdir()) == []
 
 
+def test_closing_an_index_that_is_well_warns_of_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    RocksReferenceIndex(tmp_path / "index").close()
+    assert caplog.messages == []
+
+
 def test_an_index_that_lost_what_it_could_not_write_tells_nothing_any_more(tmp_path: Path) -> None:
     directory = tmp_path / "index"
     index = RocksReferenceIndex(directory)
