@@ -77,7 +77,7 @@ class LocalJournal(Appends):
 
     def __init__(
         self,
-        directory: Path,
+        directory: Path | str,
         *,
         shards: int | None = None,
         limits: Limits | None = None,
@@ -95,7 +95,7 @@ class LocalJournal(Appends):
             raise ConfigError(f"shards: {shards} is not in 1 to {VIRTUAL_SHARDS}")
         if not node or len(node.encode()) > NODE_BYTES_MAX:
             raise ConfigError(f"node: must be 1 to {NODE_BYTES_MAX} bytes")
-        self._directory = directory
+        self._directory = Path(directory)
         self._shards_wanted = shards
         self._limits = limits or Limits()
         self._node = node

@@ -175,5 +175,8 @@ class LocalTables:
 def _held(directory: Path) -> Slot:
     slot = hold(directory)
     if slot is None:
-        raise LocalStorageError(f"another process has {directory}: give this one another copy_name")
+        raise LocalStorageError(
+            f"another process has {directory}: end it first. Another copy_name would give this one a copy of its own, "
+            "and activating here would fence the other one"
+        )
     return slot

@@ -1,8 +1,8 @@
 """`XaResource`: branches of global transactions in a store, by xid, with PEP 249's names and X/Open's rules.
 
-    loader = XaLoader(queue_loader)
+    loader = QueueLoader()
     journal.activate(loader)
-    resource = XaResource(store, journal, loader.loaded, clock_ms=wall_ms)
+    resource = XaResource(store, journal, loader.loaded)
     resource.start()
 
 What a call did is durable when it returns. A refusal (XidError, or what the store refuses) changes nothing. An xid is
@@ -30,7 +30,7 @@ from journal.errors import (
     TransactionUnknownError,
     XidError,
 )
-from journal.process.clocks import monotonic_ms
+from journal.process.clocks import monotonic_ms, wall_ms
 from journal.store.transactions import NOTHING, NotDurable
 from journal.v1.journal_pb2 import ADD, DELETE
 from journal.v1.store_pb2 import OUTCOME
@@ -62,7 +62,7 @@ class XaResource:
         records: OutcomeRecords,
         loaded: LoadedRows,
         *,
-        clock_ms: ClockMs,
+        clock_ms: ClockMs = wall_ms,
         elapsed_ms: ClockMs = monotonic_ms,
         wait_s: float = WAIT_S,
         branches_max: int = BRANCHES_MAX,

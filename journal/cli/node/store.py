@@ -11,7 +11,6 @@ from journal.cli.operations.acting import Served
 from journal.config import Settings
 from journal.disk.slots import take_slot
 from journal.errors import JournalError, NotActiveError
-from journal.process.clocks import wall_ms
 from journal.sources.service import SourcesService, sources_of
 from journal.store.queues.rocks_index import RocksReferenceIndex
 from journal.store.store import MessageStore
@@ -77,7 +76,7 @@ class StoreOwner:
         store = MessageStore(active.journal, self._settings.store)
         try:
             store.start(loaded)
-            resource = XaResource(store, active.journal, loaded, clock_ms=wall_ms)
+            resource = XaResource(store, active.journal, loaded)
             self.served = Served(store, active.journal, loaded.outcomes, resource)
             self._in_doubt = InDoubtWatch(resource, self._policy)
             self._in_doubt.start()

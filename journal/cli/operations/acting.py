@@ -121,7 +121,7 @@ class StoreActing:
 
     def forget(self, named: str, *, operator: str) -> int:
         store, journal, outcomes, resource = self._served
-        known = resource or XaResource(store, journal, _Loaded(_prepared(store), outcomes), clock_ms=wall_ms)
+        known = resource or XaResource(store, journal, _Loaded(_prepared(store), outcomes))
         _forget(known, named, self._name, operator)
         return epoch_of(journal)
 
@@ -143,7 +143,7 @@ class JournalActing:
 
     def forget(self, named: str, *, operator: str) -> int:
         """The operation of `Acting.forget`."""
-        resource = XaResource(self._journal, self._journal, self._loaded, clock_ms=wall_ms)
+        resource = XaResource(self._journal, self._journal, self._loaded)
         _forget(resource, named, self._name, operator)
         return epoch_of(self._journal)
 
@@ -187,7 +187,7 @@ def _prepared(store: MessageStore) -> list[PreparedFound]:
 
 def settle(transactions: Transactions, records: OutcomeRecords, loaded: LoadedRows, tx: int, *, commit: bool) -> None:
     """Settle a transaction. If it has an xid, its outcome is kept until the coordinator has heard of it."""
-    settle_with(XaResource(transactions, records, loaded, clock_ms=wall_ms), transactions, tx, commit=commit)
+    settle_with(XaResource(transactions, records, loaded), transactions, tx, commit=commit)
 
 
 def settle_with(resource: XaResource, transactions: Transactions, tx: int, *, commit: bool) -> None:
