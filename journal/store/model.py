@@ -83,7 +83,8 @@ class Origin(NamedTuple):
 
 @dataclass(slots=True)
 class Message:
-    """A message as its broker stores it. Times are milliseconds since 1970; 0 means never, or at once.
+    """A message as its broker stores it. Times are milliseconds since 1970. `expires` 0 means never, `due` 0 at once. A
+    store that is sent a message with `timestamp` 0 sets it to the time of then.
 
     Do not change a message once a store has it. (A frozen class would take 1.2 microseconds to make one instead of 0.2:
     as much as encoding it and noting it.)

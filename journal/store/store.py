@@ -253,6 +253,7 @@ class MessageStore:
 
         Raises QueueMissingError, StoreError (a queue of another address), and what `store` raises.
         """
+        self._give_time(message)
         return self._send.send(message, queues, tx, id, checked)
 
     def send_all(
@@ -273,6 +274,7 @@ class MessageStore:
         for more than a group takes (the journal's `queue_operations_max`, of which each message takes one, one more
         for each durable queue and for a duplicate-detection id, and one for each chunk; `queue_bytes_max`).
         """
+        self._give_time(*messages)
         return self._send_all.send_all(messages, queues, tx, ids, checked=checked)
 
     def store(self, message: Message, tx: int = 0, *, id: int = 0, checked: bool = False) -> Pending:
@@ -282,6 +284,7 @@ class MessageStore:
         MessageTooLargeError, InvalidOperationError, FullError, and DuplicateMessageError; after that one the
         transaction can only be rolled back.
         """
+        self._give_time(message)
         return self._send.store(message, tx, id, checked)
 
     def store_stream(
@@ -299,6 +302,7 @@ class MessageStore:
         What `body` raises cuts the message off: nothing is left of it, and the transaction can only be rolled back.
         Raises what `send` raises, and DeadlineError when there is no room within `read_timeout_ms`.
         """
+        self._give_time(message)
         return self._stream.store_stream(message, body, queues, tx, id=id, checked=checked)
 
     async def store_stream_async(
@@ -309,7 +313,14 @@ class MessageStore:
         It does not block the loop on a journal whose appends do not wait (`Journal`, or `room_timeout_ms` 0); on
         another journal each chunk may block for `room_timeout_ms`.
         """
+        self._give_time(message)
         return await self._stream.store_stream_async(message, body, queues, tx, id=id)
+
+    def _give_time(self, *messages: Message) -> None:
+        """Give messages without a timestamp the time of now. Other stores of a chain then store the same time."""
+        for message in messages:
+            if not message.timestamp:
+                message.timestamp = int(self._core.clock_ms())
 
     def incoming(self, message: Message) -> Incoming:
         """Encode a message for `take_in`; it is durable from here on.

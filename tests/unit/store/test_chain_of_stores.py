@@ -461,3 +461,12 @@ def test_a_prepare_says_what_is_not_durable_in_the_chains_ids(nodes: list[StoreN
     assert prepared.not_durable.messages == (lost,)
     assert prepared.wait(10) == tx
     assert [info.tx for info in chain.in_doubt()] == [tx]
+
+
+def test_all_stores_of_a_chain_give_a_message_the_same_time(nodes: list[StoreNode]) -> None:
+    nodes[1].clock.stepped_ms = 60_000
+    chain = declared_chain_of(nodes)
+    sent = chain.send(Message("orders", b"one"), [QUEUE.name]).wait(10)
+    assert [node.store.message(each).timestamp for node, each in zip(nodes, (sent, chained_id(sent)), strict=True)] == [
+        nodes[0].clock()
+    ] * 2

@@ -315,3 +315,10 @@ def test_a_full_journal_refuses_each_operation_with_nothing_changed(tmp_path: Pa
         room.wait(30)
         store.acknowledge(ready, "q").wait()
         assert bodies(store) == [b"held", b"on its way"]
+
+
+def test_a_message_without_a_timestamp_gets_the_time_at_which_it_is_sent(node: StoreNode, store: MessageStore) -> None:
+    messages = [Message("orders", b"given", timestamp=5), *(Message("orders", b"%d" % number) for number in range(4))]
+    ids = [store.send(messages[0], ["q"]).wait(), *store.send_all(messages[1:3], ["q"]).wait()]
+    ids += [store.store(messages[3]).wait(), store.store_stream(Message("orders"), [b"long"], ["q"]).wait()]
+    assert [store.message(each).timestamp for each in ids] == [5, *[node.clock()] * 4]

@@ -31,7 +31,7 @@ def test_a_message_that_is_not_durable_never_reaches_the_journal(node: StoreNode
         store.acknowledge(sent.id, "q", "h"),
     ):
         pending.wait()
-    assert store.message(sent.id) == Message("orders", b"one", durable=False)
+    assert store.message(sent.id) == Message("orders", b"one", durable=False, timestamp=node.clock())
     assert kinds_in_journal(node) == before
     store = node.restart()
     assert infos(store, "r") == []
