@@ -38,6 +38,9 @@ test: export PYTHONDONTWRITEBYTECODE =
 test: venv  ## runs all tests, against real Kafka
 	$(BIN)/pytest -n 4 --max-worker-restart 0 --dist loadscope --no-loadscope-reorder --durations=40
 
+extras: venv  ## installs each extra by the ranges of pyproject.toml in an empty environment, and checks it
+	$(BIN)/python -m tests.extras
+
 dist: venv  ## builds the wheel and the source archive, under dist/
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist .
@@ -45,7 +48,7 @@ dist: venv  ## builds the wheel and the source archive, under dist/
 clean:  ## deletes what make has built, but not the cache of Kafka
 	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: up check test dist clean
+.PHONY: up check test extras dist clean
 
 PROTOS := journal/v1/journal.proto journal/v1/store.proto
 

@@ -17,9 +17,10 @@ SCALA = "2.12"
 """The Scala version of the PySpark 3 in package indexes."""
 
 _DELTA: Mapping[str, str] = {
-    "3.4": f"io.delta:delta-core_{SCALA}:2.4.0",
+    "3.4.1": f"io.delta:delta-core_{SCALA}:2.4.0",
 }
-"""Delta Lake's version for each minor release of Spark that the tests run on."""
+"""Delta Lake for each PySpark whose packages can be had, oldest first. The extra `spark` in pyproject.toml installs the
+last one."""
 
 
 class SparkPart(Enum):
@@ -62,14 +63,13 @@ def not_imported(error: ImportError) -> MissingExtraError:
 
 def packages(pyspark: str, parts: Collection[SparkPart] = READING) -> tuple[str, ...]:
     """The coordinates of `parts` for a PySpark. Raises ConfigError for a version that no packages are known for."""
-    minor = ".".join(pyspark.split(".")[:2])
-    if minor not in _DELTA:
+    if pyspark not in _DELTA:
         raise ConfigError(
-            f"PySpark {pyspark} is not of {', '.join(_DELTA)}: pip install 'kafka-journal[spark]' installs one that is"
+            f"PySpark {pyspark} is installed, and no packages for it are known: pip install pyspark=={[*_DELTA][-1]}"
         )
     coordinates = {
         SparkPart.KAFKA: f"org.apache.spark:spark-sql-kafka-0-10_{SCALA}:{pyspark}",
         SparkPart.PROTOBUF: f"org.apache.spark:spark-protobuf_{SCALA}:{pyspark}",
-        SparkPart.DELTA: _DELTA[minor],
+        SparkPart.DELTA: _DELTA[pyspark],
     }
     return tuple(coordinates[part] for part in SparkPart if part in parts)

