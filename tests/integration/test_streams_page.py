@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from collections import Counter
@@ -16,13 +15,14 @@ import pytest
 from journal.journal import BlockingJournal
 from journal.v1.journal_pb2 import ADD, DELETE
 from tests.support.in_process import made_journal
+from tests.support.pages import ROOT, blocks_of
 from tests.support.processes.command import command_env
 from tests.support.stream_apps import committed_records, free_port, new_topic
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
 
-PAGE = Path(__file__).parents[2] / "docs" / "STREAMS.md"
+PAGE = ROOT / "docs" / "STREAMS.md"
 SHARDS = 2
 RECORDS = 40
 KIND = 77
@@ -31,9 +31,8 @@ KIND = 77
 
 def example(seen: str, changed: str) -> str:
     """The page's code, with topics that nobody else has."""
-    found = re.search(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert found is not None
-    return found[1].replace('"seen"', f'"{seen}"').replace('"changed"', f'"{changed}"')
+    (block,) = [block for block in blocks_of(PAGE) if block.language == "python"]
+    return block.text.replace('"seen"', f'"{seen}"').replace('"changed"', f'"{changed}"')
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from tests.unit.test_layers import LAYERS
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 SOURCES = ["journal", "loaders", "streams", "bench", "examples", "tests", "deploy", "Makefile", "pyproject.toml"]
-FOREIGN_SECTIONS = {"STORE.md": "What it is called elsewhere", "ROUTING.md": "Coming from the JMS Bridge"}
+FOREIGN_SECTIONS = {"ROUTING.md": "Coming from the JMS Bridge"}
 """Sections about other products, whose names this tree does not have."""
 
 FOREIGN = frozenset(
@@ -80,7 +80,7 @@ def code_lines(path: Path) -> Iterator[str]:
     """Lines of code blocks and spans in back quotes. A line that ends in a backslash is joined with the next one."""
     text = own_text(path).replace("\\\n", " ")
     yield from re.findall(r"^    (.*)$", text, flags=re.MULTILINE)
-    for block in re.findall(r"^```(?:sh)?\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE):
+    for block in re.findall(r"^```sh\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE):
         yield from block.splitlines()
     yield from re.findall(r"`([^`\n]+)`", prose(path))
 
