@@ -48,7 +48,7 @@ def apply(
     settings = chosen.settings()
     applied = Applied()
     with (
-        said_if_cut_off(lambda: _cut_off(applied, as_json=as_json)),
+        said_if_cut_off(lambda: _cut_off(applied, as_json=as_json), lambda: applied.operations > 0),
         nullcontext(sys.stdin.buffer) if file == "-" else _opened(file) as lines,
         StepProgress() as progress,
         activated_journal(settings, take_over=take_over, progress=progress) as (opened, report),

@@ -146,12 +146,17 @@ def ended_by_sigterm_as_by_ctrl_c() -> Iterator[None]:
 
 
 @contextmanager
-def said_if_cut_off(say: Callable[[], None]) -> Iterator[None]:
-    """Call `say`, which says how far a command has come, if it is interrupted or its journal fails it."""
+def said_if_cut_off(say: Callable[[], None], begun: Callable[[], bool]) -> Iterator[None]:
+    """Call `say`, which says how far a command has come, if it is interrupted, or if its journal fails it once it has
+    `begun`."""
     try:
         yield
-    except (KeyboardInterrupt, FencedError, OutcomeUnknownError, OperatingError):
+    except KeyboardInterrupt:
         say()
+        raise
+    except (FencedError, OutcomeUnknownError, OperatingError):
+        if begun():
+            say()
         raise
 
 

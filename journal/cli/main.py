@@ -3,6 +3,7 @@ quick start."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Annotated, Any, NamedTuple
@@ -10,6 +11,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from journal.cli.examples import end_with_examples
 from journal.cli.optional_value import OptionalValueCommand
 
 
@@ -63,6 +65,18 @@ class LazyCommands(TyperGroup):
         for name, command in COMMANDS.items():
             self.commands[name] = TyperCommand(name, help=command.line)
 
+    def main(self, *given: Any, **named: Any) -> Any:
+        """Run a command line. A wrong one is an error in the same words as every other error of a command."""
+        from journal.cli.usage import usage_errors
+
+        alone = named.pop("standalone_mode", True)
+        named["standalone_mode"] = False
+        if not alone:
+            return super().main(*given, **named)
+        with usage_errors():
+            code = super().main(*given, **named)
+        sys.exit(code or 0)
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, _, rest = super().resolve_command(ctx, args)
         return name, load_command(name or ""), rest
@@ -81,10 +95,10 @@ def load_command(name: str) -> Any:
     command = COMMANDS[name]
     found = getattr(import_module(f"journal.cli.{command.module}"), command.attribute)
     if isinstance(found, typer.Typer):
-        return typer.main.get_group(found)
+        return end_with_examples(typer.main.get_group(found), name)
     alone = typer.Typer(add_completion=False)
     alone.command(name, cls=OptionalValueCommand)(found)
-    return typer.main.get_command(alone)
+    return end_with_examples(typer.main.get_command(alone), name)
 
 
 app = typer.Typer(

@@ -87,7 +87,7 @@ def send(
     order = SendOrder(message, queue or (), count, create)
     so_far = SentSoFar()
     with (
-        said_if_cut_off(lambda: _cut_off(order, so_far, as_json=as_json)),
+        said_if_cut_off(lambda: _cut_off(order, so_far, as_json=as_json), lambda: so_far.begun),
         StepProgress() as progress,
         acting(settings, node, take_over=take_over, progress=progress) as acts,
     ):

@@ -45,6 +45,10 @@ class SentSoFar:
         self._parts[-1] = count, list(ids), is_durable
 
     @property
+    def begun(self) -> bool:
+        return bool(self._parts)
+
+    @property
     def stored(self) -> list[int]:
         """The ids of the messages that are stored."""
         return [each for _, ids, is_durable in self._parts if is_durable() for each in ids]

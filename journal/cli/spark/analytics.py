@@ -47,7 +47,7 @@ ArchiveOption = Annotated[
 ]
 WindowOption = Annotated[
     float | None,
-    typer.Option("--window", metavar="SECONDS", help="Width of a window in seconds.", show_default="as suits"),
+    typer.Option("--window-s", metavar="SECONDS", help="Width of a window in seconds.", show_default="as suits"),
 ]
 MasterOption = Annotated[str | None, typer.Option("--master", help="Spark's master, unless it is configured.")]
 
@@ -79,7 +79,7 @@ def analytics(
     lateness: Annotated[
         float,
         typer.Option(
-            "--lateness",
+            "--lateness-s",
             min=0,
             metavar="SECONDS",
             help="With --follow: seconds for which a window waits for late records.",

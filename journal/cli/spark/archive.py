@@ -31,7 +31,7 @@ def archive(
     ],
     once: Annotated[bool, typer.Option("--once", help="Stop at the WAL's present end.")] = False,
     every_s: Annotated[
-        float, typer.Option("--every", min=0, metavar="SECONDS", help="Seconds between batches.")
+        float, typer.Option("--every-s", min=0, metavar="SECONDS", help="Seconds between batches.")
     ] = 60.0,
     kept_as: Annotated[
         KeptAs, typer.Option("--format", help="Parquet files or a Delta Lake table. It cannot be changed later.")

@@ -37,11 +37,11 @@ def tables(
         typer.Option("--to", metavar="PATH", help="Where to keep the tables: a directory, or a URL that Hadoop knows."),
     ],
     kept_as: Annotated[
-        KeptAs, typer.Option("--format", help="Keep Delta Lake tables, or plain Parquet files.")
-    ] = KeptAs.DELTA,
+        KeptAs, typer.Option("--format", help="Parquet files or Delta Lake tables. It cannot be changed later.")
+    ] = KeptAs.PARQUET,
     once: Annotated[bool, typer.Option("--once", help="Stop at the journal's present end.")] = False,
     every_s: Annotated[
-        float, typer.Option("--every", min=0, metavar="SECONDS", help="Seconds between batches.")
+        float, typer.Option("--every-s", min=0, metavar="SECONDS", help="Seconds between batches.")
     ] = 60.0,
     from_trimmed: Annotated[
         bool, typer.Option("--from-trimmed", help="If the WAL was trimmed, begin with what is left of it.")

@@ -67,7 +67,7 @@ def report_data(found: Analytics) -> ReportData:
     first = found.from_ms // found.width_ms
     count = found.until_ms // found.width_ms - first + 1
     if count > _WINDOWS_MAX:
-        raise ConfigError(f"{count:,} windows are too many for a plot: take wider ones (--window), or leave it open")
+        raise ConfigError(f"{count:,} windows are too many for a plot: take wider ones (--window-s), or leave it open")
     moments = [WindowTotals((first + index + 1) * found.width_ms) for index in range(count)]
     of_series = F.when(F.col("queue").isin(series), F.col("queue")).otherwise(REST).alias("series")
     summed = ("came_in", "went_out", "redeliveries", "in_doubt", "depth")

@@ -82,7 +82,7 @@ def keep_tables(
     source: JournalSource,
     path: str,
     *,
-    kept_as: TableFormat = TableFormat.DELTA,
+    kept_as: TableFormat = TableFormat.PARQUET,
     once: bool = False,
     every_s: float = 60.0,
     max_offsets: int = BATCH_OFFSETS_MAX,

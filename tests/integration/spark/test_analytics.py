@@ -275,10 +275,10 @@ def test_a_place_has_the_newest_windows_of_a_batch_or_those_of_one_stream(
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (("--follow", "--once", "--window", "0"), "expected 0.001 s or more"),
-        (("--follow", "--once", "--window", "0.0001"), "expected 0.001 s or more"),
-        (("--follow", "--once", "--window", "-1"), "expected 0.001 s or more"),
-        (("--follow", "--once", "--lateness", "inf"), "a lateness of inf s: expected 0 s or more"),
+        (("--follow", "--once", "--window-s", "0"), "expected 0.001 s or more"),
+        (("--follow", "--once", "--window-s", "0.0001"), "expected 0.001 s or more"),
+        (("--follow", "--once", "--window-s", "-1"), "expected 0.001 s or more"),
+        (("--follow", "--once", "--lateness-s", "inf"), "a lateness of inf s: expected 0 s or more"),
         (("--once",), "--once ends what --follow begins"),
     ],
     ids=["none", "tiny", "negative", "endless", "once"],
@@ -398,7 +398,7 @@ def test_a_topic_gets_each_window_of_the_stream_once(spark: SparkSession, histor
     with pytest.raises(TopicError, match="topic nowhere, which the windows are to go to, is not there"):
         to_topic(history.source, "nowhere")(spark.sql("select 'q' as queue"), WHOLE)
     told = []
-    stream = ("--follow", "--once", "--window", "0.05", "--lateness", "0", "--state", str(tmp_path / "state"))
+    stream = ("--follow", "--once", "--window-s", "0.05", "--lateness-s", "0", "--state", str(tmp_path / "state"))
     for _ in range(2):
         assert command(history, "analytics", *stream, "--to", f"topic:{topic}") == ""
         told.append(windows())

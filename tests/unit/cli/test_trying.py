@@ -22,4 +22,4 @@ def test_a_body_may_have_bytes_that_are_no_text(tmp_path: Path) -> None:
     asked = CliRunner().invoke(
         load_command("send"), ["orders", "\udcff", "--node"], env={"KAFKA_JOURNAL_DIRECTORY": str(tmp_path)}
     )
-    assert "no node of journal" in asked.output, asked.exception
+    assert "no node of the journal" in asked.output, asked.exception

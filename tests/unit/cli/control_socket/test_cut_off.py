@@ -62,10 +62,18 @@ def test_a_script_is_in_the_journal_up_to_the_last_group_that_is_committed() -> 
 
 
 @pytest.mark.parametrize(
-    ("error", "said"), [(KeyboardInterrupt(), True), (FencedError("no"), True), (ConfigError("no"), False)]
+    ("error", "begun", "said"),
+    [
+        (KeyboardInterrupt(), False, True),
+        (FencedError("no"), True, True),
+        (FencedError("no"), False, False),
+        (ConfigError("no"), True, False),
+    ],
 )
-def test_it_is_said_of_what_cuts_a_command_off_and_not_of_a_wrong_call(error: BaseException, said: bool) -> None:
+def test_it_is_said_of_what_cuts_a_command_off_and_not_of_a_wrong_call(
+    error: BaseException, begun: bool, said: bool
+) -> None:
     told: list[str] = []
-    with pytest.raises(type(error)), said_if_cut_off(lambda: told.append("")):
+    with pytest.raises(type(error)), said_if_cut_off(lambda: told.append(""), lambda: begun):
         raise error
     assert bool(told) == said
