@@ -156,14 +156,15 @@ class Settings(JournalSettings):
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
 
 
-def load_settings(file: Path | None = None, **flags: Any) -> Settings:
+def load_settings(file: str | os.PathLike[str] | None = None, **flags: Any) -> Settings:
     """Settings from `flags` (those that are not None), the environment, and a TOML file. Raises ConfigError."""
-    if file is not None and not file.is_file():
-        raise ConfigError(f"no configuration file {file}")
+    path = None if file is None else Path(file)
+    if path is not None and not path.is_file():
+        raise ConfigError(f"no configuration file {path}")
     _require_known(os.environ)
 
     class FileSettings(Settings):
-        model_config = SettingsConfigDict(toml_file=file)
+        model_config = SettingsConfigDict(toml_file=path)
 
     try:
         return FileSettings(**{name: value for name, value in flags.items() if value is not None})
@@ -172,7 +173,7 @@ def load_settings(file: Path | None = None, **flags: Any) -> Settings:
     except SettingsError as error:
         raise ConfigError(f"{error}: {error.__cause__}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise ConfigError(f"{file}: {error}") from None
+        raise ConfigError(f"{path}: {error}") from None
 
 
 def _require_known(variables: Iterable[str]) -> None:

@@ -77,7 +77,7 @@ class LocalJournal(Appends):
 
     def __init__(
         self,
-        directory: Path | str,
+        directory: str | os.PathLike[str],
         *,
         shards: int | None = None,
         limits: Limits | None = None,

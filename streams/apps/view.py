@@ -8,6 +8,7 @@ Every question is answered between two checkpoints, by the thread that follows.
 from __future__ import annotations
 
 import logging
+import os
 import queue
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -99,7 +100,7 @@ class GlobalView:
         self,
         settings: Settings,
         loader: Callable[[], StateLoader],
-        directory: Path | None = None,
+        directory: str | os.PathLike[str] | None = None,
         *,
         kafka: Kafka | None = None,
         fit_lag_ms: int = FIT_LAG_MS,
@@ -110,7 +111,7 @@ class GlobalView:
         """
         self._settings = settings
         self._loader = loader
-        self._directory = directory or settings.journal_directory / "view"
+        self._directory = Path(directory) if directory else settings.journal_directory / "view"
         self._kafka = kafka or kafka_of(settings)
         self._fit_lag_ms = fit_lag_ms
         self._questions: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -122,14 +123,15 @@ class GlobalView:
 
     # ---- life ------------------------------------------------------------------------------------------------------
 
-    def start(self, place: Path | Slot | None = None) -> None:
+    def start(self, place: str | os.PathLike[str] | Slot | None = None) -> None:
         """Begin to follow, with the copy in a directory, or one that is held already, if not as it was made.
 
         Raises TopicError, KafkaUnavailableError, and LocalStorageError if another process has the directory.
         """
         if self._tables is not None:
             raise StateError("the view was started before")
-        tables = self._tables = LocalTables(self._kafka, self._settings, place or self._directory)
+        at = place if isinstance(place, Slot) else Path(place or self._directory)
+        tables = self._tables = LocalTables(self._kafka, self._settings, at)
         self._following = Following(tables.store, self._settings.limits, self._loader)
         tables.listen(self._following)
         self._follower = Follower(tables, self._following, self, fit_lag_ms=self._fit_lag_ms)

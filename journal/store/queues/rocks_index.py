@@ -14,6 +14,7 @@ meant to be found again, so there is no log, and the directory is emptied at sta
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import struct
 from collections.abc import Callable, Iterator
@@ -57,9 +58,9 @@ class RocksReferenceIndex:
     Raises LocalStorageError; from then on always: what it could not write is lost, and nobody is told half of a queue.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
         """The directory is emptied."""
-        self._directory = directory
+        directory = self._directory = Path(directory)
         self._batch = WriteBatch(raw_mode=True)
         self._lossy = WriteOptions()
         # rocksdict declares a method where it has an attribute
