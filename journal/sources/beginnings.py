@@ -1,34 +1,45 @@
 """The topics that each source has begun, by their ids: control rows of the journal.
 
 Kafka deletes a topic's offsets with it. So nothing of Kafka's says that a topic without offsets came into being after
-its source had begun, as one does that was deleted and made anew; these rows do. A row is written once where its topics
-begin is committed: after a crash in between the topic has its offsets, and the row is written then.
+its source had begun, as one does that was deleted and made anew; these rows do. They also say of a topic that is still
+the same that it had offsets, which Kafka has forgotten. A row is written once where its topics begin is committed:
+after a crash in between the topic has its offsets, and the row is written then.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from journal.kafka.ports import Kafka
 from journal.routing.parts import SourceConfig
+from journal.sources.positions import Partition
 from journal.topics.control_keys import control_row, source_key
 from journal.topics.control_reading import read_control
 from journal.v1.journal_pb2 import SourceTopics
 
-Ids = Mapping[str, str]
-"""Topic ids by topic name."""
+
+class BegunTopic(NamedTuple):
+    """A topic that a source has begun."""
+
+    id: str
+    partitions: int = 0
+    """How many partitions have had an offset; 0: the row does not say."""
+
+
+Begun = Mapping[str, BegunTopic]
+"""Topics of one source by name."""
 
 
 class BeginningRows(Protocol):
     """Where the rows are kept: the control partition, or a test."""
 
-    def read(self) -> Mapping[str, Ids | None]:
+    def read(self) -> Mapping[str, Begun | None]:
         """The rows by source; None: its row cannot be read. Raises OperatingError."""
 
-    def write(self, changed: Mapping[str, Ids | None]) -> None:
+    def write(self, changed: Mapping[str, Begun | None]) -> None:
         """Write rows by source; None deletes the row of a source that is gone. Raises OperatingError."""
 
 
@@ -40,18 +51,18 @@ class ControlBeginnings:
         self._journal = journal
         self._timeout_s = timeout_s
 
-    def read(self) -> Mapping[str, Ids | None]:
+    def read(self) -> Mapping[str, Begun | None]:
         rows = read_control(self._kafka, self._journal, time.monotonic, self._timeout_s)
-        return {name: None if row is None else dict(row.ids) for name, row in rows.source_topics.items()}
+        return {name: None if row is None else _begun_of(row) for name, row in rows.source_topics.items()}
 
-    def write(self, changed: Mapping[str, Ids | None]) -> None:
+    def write(self, changed: Mapping[str, Begun | None]) -> None:
         sent = [
             control_row(
                 self._journal,
                 source_key(name),
-                None if ids is None else SourceTopics(source=name, ids=ids),
+                None if begun is None else _row_of(name, begun),
             )
-            for name, ids in changed.items()
+            for name, begun in changed.items()
         ]
         with closing(self._kafka.plain_producer()) as producer:
             producer.send(sent, self._timeout_s)
@@ -62,15 +73,40 @@ class Beginnings:
 
     def __init__(self, rows: BeginningRows) -> None:
         self._rows = rows
-        self._known: dict[str, Ids | None] | None = None
+        self._known: dict[str, Begun | None] | None = None
+        self._lost: dict[str, list[Partition]] = {}
+        self._anew: set[Partition] = set()
 
     def unreadable(self, sources: Iterable[str]) -> set[str]:
         """The sources among these whose rows cannot be read."""
         known = self._read()
         return {name for name in sources if name in known and known[name] is None}
 
+    def lost(
+        self, sources: Mapping[str, SourceConfig], ids: Callable[[str], str], committed: Collection[Partition]
+    ) -> dict[str, list[Partition]]:
+        """By source, the partitions of topics that it has begun whose committed offset is gone although the topic is
+        the same. `sources` are by topic, `ids` gives the id of a topic."""
+        known, lost = self._read(), dict[str, list[Partition]]()
+        for topic, source in sources.items():
+            begun = (known.get(source.name) or {}).get(topic)
+            if begun is None or begun.id != ids(topic):
+                continue
+            count = begun.partitions or int(not any(there == topic for there, _ in committed))
+            gone = [(topic, number) for number in range(count) if (topic, number) not in committed]
+            lost.setdefault(source.name, []).extend(part for part in gone if part not in self._anew)
+        self._lost = {name: partitions for name, partitions in lost.items() if partitions}
+        return self._lost
+
+    @property
+    def anew(self) -> Collection[Partition]:
+        """Partitions whose offset is gone, and that are to begin as their source's `start` says."""
+        return self._anew
+
     def forget(self, source: str) -> None:
-        """A source goes on without its row if that cannot be read: `note` writes it anew."""
+        """A source goes on without what was lost of it: partitions without their offset begin anew, and a row that
+        cannot be read is written anew by `note`."""
+        self._anew.update(self._lost.pop(source, ()))
         known = self._read()
         if source in known and known[source] is None:
             del known[source]
@@ -82,23 +118,47 @@ class Beginnings:
         return {
             topic
             for source, topic, topic_id in topics
-            if (ids := known.get(source.name)) is not None
-            and (ids[topic] != topic_id if topic in ids else topic not in source.topics)
+            if (begun := known.get(source.name)) is not None
+            and (begun[topic].id != topic_id if topic in begun else topic not in source.topics)
         }
 
-    def note(self, begun: Mapping[str, Ids], sources: Collection[str]) -> None:
-        """The ids of all topics that each source consumes, once offsets of them are committed; `sources` are all."""
+    def note(self, begun: Mapping[str, Begun], sources: Collection[str]) -> None:
+        """All topics that each source consumes, once offsets of them are committed; `sources` are all."""
         known = self._read()
-        changed: dict[str, Ids | None] = {name: None for name in known if name not in sources}
-        changed |= {name: ids for name, ids in begun.items() if known.get(name) != ids}
+        changed: dict[str, Begun | None] = {name: None for name in known if name not in sources}
+        changed |= {name: topics for name, topics in begun.items() if known.get(name) != topics}
         if changed:
             self._rows.write(changed)
-            self._known = {name: ids for name, ids in (known | changed).items() if name in sources}
+            self._known = {name: topics for name, topics in (known | changed).items() if name in sources}
+        self._anew = {part for part in self._anew if not any(part[0] in topics for topics in begun.values())}
 
-    def _read(self) -> dict[str, Ids | None]:
+    def _read(self) -> dict[str, Begun | None]:
         if self._known is None:
             self._known = dict(self._rows.read())
         return self._known
+
+
+def _begun_of(row: SourceTopics) -> Begun:
+    return {topic: BegunTopic(topic_id, row.partitions.get(topic, 0)) for topic, topic_id in row.ids.items()}
+
+
+def _row_of(source: str, begun: Begun) -> SourceTopics:
+    return SourceTopics(
+        source=source,
+        ids={topic: each.id for topic, each in begun.items()},
+        partitions={topic: each.partitions for topic, each in begun.items()},
+    )
+
+
+def offsets_lost(source: SourceConfig, partitions: Sequence[Partition], group: str) -> str:
+    """Why a source is stopped whose offsets Kafka has forgotten."""
+    lost = ", ".join(f"{topic}[{number}]" for topic, number in partitions)
+    return (
+        f"{lost} had a committed offset in the group {group}, and has none any more: Kafka forgets it after "
+        "offsets.retention.minutes without an active node, or somebody has deleted it. Set it again "
+        "(`kafka-consumer-groups --reset-offsets`), if you know where the source was; then, or to have it begin there "
+        f"as its start ({source.start}) says: `kafka-journal routes resume-source {source.name}`"
+    )
 
 
 def row_unreadable(source: str) -> str:

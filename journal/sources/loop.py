@@ -26,7 +26,7 @@ from journal.routing.parts import SourceConfig
 from journal.routing.record_in import Sources
 from journal.routing.source_record import SourceRecord
 from journal.sources.batch import Converter, SourceBatch
-from journal.sources.beginnings import BeginningRows, Beginnings, row_unreadable
+from journal.sources.beginnings import BeginningRows, Beginnings, BegunTopic, offsets_lost, row_unreadable
 from journal.sources.consumer import SourceConsumer
 from journal.sources.identities import TopicIds, made_anew
 from journal.sources.lags import asked_lag, known_lag
@@ -109,6 +109,8 @@ class SourcesLoop:
         """The offsets that were committed when the loop began, of stopped sources too."""
         self._begun: set[str] = set()
         """Sources that have been consumed."""
+        self._suspected: set[Partition] = set()
+        """Partitions whose committed offset was not there at the last look, although they were begun."""
         self._patience = Patience(converter, self._taking)
         self._renewal = Renewal(self._taking, config.commit_again_s)
         self._flight: BatchUnderWay | None = None
@@ -159,6 +161,7 @@ class SourcesLoop:
         self._stop_of_topics({topic for topic, _ in self._ids.outlived(positions)})
         unreadable = self._beginnings.unreadable(source.name for source in self._routing.sources)
         self._stops.add({name: row_unreadable(name) for name in unreadable}, {})
+        self._stop_of_lost(committed)
         stopped = self._stops.reasons()
         found = self._positions(self._topics, self._source_by_topic, committed)
         self._begin_partitions(consumer, cluster, found)
@@ -189,15 +192,29 @@ class SourcesLoop:
             unfit=unfit,
             begun=self._begun,
             later=later,
+            anew=self._beginnings.anew,
         )
 
     def _note_begun(self, stopped: Collection[str]) -> None:
         """Keep which topics are consumed now, for whoever is active next."""
-        begun: dict[str, dict[str, str]] = {each.name: {} for each in self._routing.sources if each.name not in stopped}
+        names = [source.name for source in self._routing.sources]
+        begun: dict[str, dict[str, BegunTopic]] = {name: {} for name in names if name not in stopped}
         for topic, source in self._source_by_topic.items():
             if source.name in begun:
-                begun[source.name][topic] = self._ids.id_of(topic)
-        self._beginnings.note(begun, [source.name for source in self._routing.sources])
+                begun[source.name][topic] = BegunTopic(self._ids.id_of(topic), self._topics[topic])
+        self._beginnings.note(begun, names)
+
+    def _stop_of_lost(self, committed: Mapping[Partition, int]) -> None:
+        """Stop the sources whose committed offsets are gone. Raises OperatingError at the first look that finds some:
+        Kafka deletes a topic's offsets, and brokers may list that topic for a moment longer."""
+        lost = self._beginnings.lost(self._source_by_topic, self._ids.id_of, committed)
+        found = {part for partitions in lost.values() for part in partitions}
+        suspected, self._suspected = self._suspected, found
+        if not found <= suspected:
+            raise TopicError("committed offsets of topics that were consumed are gone: they are asked for once more")
+        group, stopped = self._config.group, self._stops.reasons()
+        sources = [each for each in self._routing.sources if each.name in lost and each.name not in stopped]
+        self._stops.add({each.name: offsets_lost(each, lost[each.name], group) for each in sources}, {})
 
     def _meet_refusal(self, changed: Collection[str]) -> None:
         """Have the source stop at the record whose dead letter Kafka has refused, once all before it is committed."""

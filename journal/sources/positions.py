@@ -42,11 +42,12 @@ def positions_of(
     unfit: Mapping[str, str],
     begun: Collection[str],
     later: Collection[str] = (),
+    anew: Collection[Partition] = (),
 ) -> Positions:
     """`topics` are all there are with their numbers of partitions; `sources` those to consume; `stopped` sources that
     are to stay so; `group` is the one that has the offsets; `unfit` dead-letter topics that take nothing, and why;
     `begun` sources that have been consumed, although they may have had no partition; `later` topics that came after
-    their source had begun.
+    their source had begun; `anew` partitions that begin as their source's `start` says, whatever else holds.
     """
     found = Positions()
     for source in routing.sources:
@@ -62,7 +63,8 @@ def positions_of(
             if partition in committed:
                 found.known[partition] = committed[partition]
             else:
-                came_later = source.start == LATEST and (source.name in already or topic in later)
+                came_later = source.start == LATEST and partition not in anew
+                came_later = came_later and (source.name in already or topic in later)
                 found.beginning[partition] = EARLIEST if came_later else source.start
     return found
 

@@ -1194,7 +1194,8 @@ Global___RoutesReport: _TypeAlias = RoutesReport  # noqa: Y015
 @_typing.final
 class SourceTopics(_message.Message):
     """Control row "source/<name>": the topics that a source consumes. One without an offset that has the name of one of them
-    and another id came into being after the source had begun.
+    and another id came into being after the source had begun. A partition without an offset that is counted here had one,
+    which Kafka has forgotten.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -1219,22 +1220,48 @@ class SourceTopics(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class PartitionsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     SOURCE_FIELD_NUMBER: _builtins.int
     IDS_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
     source: _builtins.str
     @_builtins.property
     def ids(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """by topic name"""
+
+    @_builtins.property
+    def partitions(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """by topic name: how many partitions had an offset; 0 in rows of older versions"""
 
     def __init__(
         self,
         *,
         source: _builtins.str = ...,
         ids: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        partitions: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ids", b"ids", "source", b"source"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ids", b"ids", "partitions", b"partitions", "source", b"source"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1242,7 +1269,7 @@ Global___SourceTopics: _TypeAlias = SourceTopics  # noqa: Y015
 
 @_typing.final
 class SourcesReport(_message.Message):
-    """Control row "sources": how the sources stand, as the active node reports it. Nothing depends on it."""
+    """Control row "sources": the state of the sources, as the active node reports it. Nothing depends on it."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1287,7 +1314,7 @@ Global___SourcesReport: _TypeAlias = SourcesReport  # noqa: Y015
 
 @_typing.final
 class SourceReport(_message.Message):
-    """One source of an SourcesReport, since that node became active."""
+    """One source of a SourcesReport, since that node became active."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1427,7 +1454,7 @@ Global___Replay: _TypeAlias = Replay  # noqa: Y015
 
 @_typing.final
 class ReplayProgress(_message.Message):
-    """How far it is: a replaceable update of that record (kind REPLAYED), in the group of the operations that it counts."""
+    """How far a replay is: a replaceable update of its Replay record (kind REPLAYED), in the group of the operations that it counts."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -28,6 +28,7 @@ from journal.local.journal import LocalJournal
 from journal.routing.config import RoutingConfig
 from journal.routing.source_record import SourceRecord
 from journal.sources.batch import Converter
+from journal.sources.beginnings import Begun
 from journal.sources.consumer import SourceConsumer
 from journal.sources.filters import Filters
 from journal.sources.letters import LetterTopics
@@ -238,12 +239,12 @@ class KeptBeginnings:
     """`beginnings.Rows`."""
 
     def __init__(self) -> None:
-        self.rows: dict[str, Mapping[str, str] | None] = {}
+        self.rows: dict[str, Begun | None] = {}
 
-    def read(self) -> Mapping[str, Mapping[str, str] | None]:
+    def read(self) -> Mapping[str, Begun | None]:
         return dict(self.rows)
 
-    def write(self, changed: Mapping[str, Mapping[str, str] | None]) -> None:
+    def write(self, changed: Mapping[str, Begun | None]) -> None:
         for name, ids in changed.items():
             if ids is None:
                 del self.rows[name]

@@ -10,6 +10,7 @@ import pytest
 
 from journal.errors import InvalidOperationError
 from journal.kafka.ports import Position
+from journal.sources.beginnings import BegunTopic
 from journal.sources.identities import require_none_outlived
 from journal.store.model import QueueConfig
 from tests.unit.sources.scene import SourcesScene
@@ -123,6 +124,8 @@ def test_a_source_that_is_stopped_is_behind_all_the_same(scene: SourcesScene) ->
 # ---- topics that are deleted and made anew --------------------------------------------------------------------------
 
 REPLIES = {"name": "in", "topics": ["t"], "replies": True}
+T, U = BegunTopic("t-0", 1), BegunTopic("u-1", 1)
+"""The topics of the scene, as rows have them."""
 TO_A = [("jms.string.JMSDestination", b"a")]
 
 
@@ -187,24 +190,47 @@ def test_a_latest_source_takes_a_topic_from_its_beginning_that_was_exchanged_bef
     assert scene.bodies("a") == [b"1", b"2", b"3"]
 
 
-def test_a_latest_source_whose_offsets_kafka_forgot_begins_at_the_end_of_the_same_topic(scene: SourcesScene) -> None:
-    source = IN | {"start": "latest"}
-    with scene.taking(source):
-        scene.wait_until(lambda: scene.beginnings.rows)
-    del scene.broker.committed["t", 0]
-    scene.broker.produce("t", b"1")
-    with scene.taking(source):
+@pytest.mark.parametrize("start", ["latest", "earliest"])
+@pytest.mark.parametrize("source", [IN, REPLIES], ids=["pattern", "replies"])
+def test_a_source_whose_offsets_kafka_forgot_stops_until_an_operator_has_it_go_on(
+    scene: SourcesScene, source: dict[str, object], start: str
+) -> None:
+    source = source | {"start": start}
+    scene.broker.topic("t", partitions=2)
+    with scene.taking(source, OTHER):
+        scene.wait_until(lambda: scene.beginnings.rows.get("in") == {"t": BegunTopic("t-2", 2)})
+        scene.broker.produce("t", b"1", headers=TO_A)
         scene.wait_committed("t", 1)
-    assert scene.bodies("a") == []
+    forgotten = scene.broker.committed.pop(("t", 0))  # the other partition was committed later
+    scene.broker.produce("t", b"2", headers=TO_A)
+    scene.broker.produce("u", b"other")
+    with scene.taking(source, OTHER):
+        reason = scene.wait_stopped("in")
+        assert reason.startswith("t[0] had a committed offset")
+        assert f"start ({start}) says: `kafka-journal routes resume-source in`" in reason
+        scene.wait_committed("u", 1)
+        assert ("t", 0) not in scene.broker.committed
+        scene.stops.ask("in", skip=False)
+        scene.wait_committed("t", 2)
+    again = [b"1", b"2"] if start == "earliest" else []
+    assert scene.bodies("a") == [b"1", b"other", *again]
+    del scene.broker.committed["t", 0]
+    with scene.taking(source, OTHER):
+        scene.wait_stopped("in")
+        scene.broker.committed["t", 0] = forgotten + 1  # an operator knows better
+        scene.stops.ask("in", skip=False)
+        scene.broker.produce("t", b"3", headers=TO_A)
+        scene.wait_committed("t", 3)
+    assert scene.bodies("a") == [b"1", b"other", *again, b"3"]
 
 
 def test_topics_that_a_source_has_begun_are_known_as_long_as_there_is_the_source(scene: SourcesScene) -> None:
     with scene.taking(IN, OTHER):
-        scene.wait_until(lambda: scene.beginnings.rows == {"in": {"t": "t-0"}, "other": {"u": "u-1"}})
+        scene.wait_until(lambda: scene.beginnings.rows == {"in": {"t": T}, "other": {"u": U}})
         scene.broker.topic("t-2")
-        scene.wait_until(lambda: scene.beginnings.rows["in"] == {"t": "t-0", "t-2": "t-2-2"})
+        scene.wait_until(lambda: scene.beginnings.rows["in"] == {"t": T, "t-2": BegunTopic("t-2-2", 1)})
     with scene.taking(OTHER):
-        scene.wait_until(lambda: scene.beginnings.rows == {"other": {"u": "u-1"}})
+        scene.wait_until(lambda: scene.beginnings.rows == {"other": {"u": U}})
 
 
 def test_a_row_that_cannot_be_read_stops_its_source_alone_until_an_operator_has_it_go_on(scene: SourcesScene) -> None:
@@ -217,7 +243,7 @@ def test_a_row_that_cannot_be_read_stops_its_source_alone_until_an_operator_has_
         assert scene.beginnings.rows["in"] is None
         scene.stops.ask("in", skip=False)
         scene.wait_committed("t", 1)
-        scene.wait_until(lambda: scene.beginnings.rows == {"in": {"t": "t-0"}, "other": {"u": "u-1"}})
+        scene.wait_until(lambda: scene.beginnings.rows == {"in": {"t": T}, "other": {"u": U}})
 
 
 def test_a_record_of_a_topic_that_was_made_anew_since_is_not_skipped_in_the_new_one(scene: SourcesScene) -> None:
