@@ -94,7 +94,7 @@ class Standbys:
         self._marks: dict[int, bytes] = {}
         for shard in range(SHARDS):
             self.checkpoint(shard, 1)
-        self.copies = StandbyCopies(self._store, self._replica, OPEN_S)
+        self.copies = StandbyCopies(self._store, self._replica, OPEN_S, count_again_s=PAUSE_S)
 
     def _store(self, shard: int) -> LocalStore:
         if shard in self.unopenable:
@@ -116,15 +116,16 @@ class Standbys:
             delete_retention_ms=10**9,
             min_compaction_lag_ms=10**9,
             held_bytes_max=10**6,
+            counts_rows=True,
         )
 
     def write(self, shard: int, *rows: tuple[bytes, bytes]) -> None:
         self._broker.write(TOPIC, shard, rows)
 
-    def checkpoint(self, shard: int, number: int) -> None:
-        """A worker's, the so many-th: one record, and the mark."""
+    def checkpoint(self, shard: int, number: int, records: int = 0) -> None:
+        """A worker's, the so many-th: one record, and the mark, which says how many records there are, or `records`."""
         previous = mark_name(self._marks[shard]) if shard in self._marks else 0
-        mark = Mark(shard=shard, offset=number, epoch=1, records=number, previous=previous)
+        mark = Mark(shard=shard, offset=number, epoch=1, records=records or number, previous=previous)
         self._marks[shard] = mark.SerializeToString()
         row = Record(type=ADD, id=number, data=b"%d" % number).SerializeToString()
         self.write(shard, (record_key(number), row), (mark_key(shard), self._marks[shard]))
@@ -241,3 +242,17 @@ def test_a_copy_of_a_table_that_holds_what_it_must_not_hold_stops_and_can_be_tak
     standbys.write(0, (b"\xff no row of ours", b""))
     wait_until(lambda: any("the standby copy follows no more" in line for line in caplog.messages))
     assert records_of(standbys.copies.take(0)) == [1]
+
+
+def test_a_copy_whose_table_has_other_numbers_of_rows_is_built_anew_until_the_table_is_mended(
+    standbys: Standbys, caplog: pytest.LogCaptureFixture
+) -> None:
+    standbys.checkpoint(0, 2, records=7)
+    standbys.copies.follow({0})
+    wait_until(lambda: "2 records" in standbys.copies.ended().get(0, ""))
+    assert any(line.startswith("shard 0: the standby copy is built anew: shard 0 has") for line in caplog.messages)
+    standbys.checkpoint(0, 3)
+    wait_until(lambda: standbys.copies.ended() == {})
+    standbys.checkpoint(0, 4)
+    standbys.wait_until_at(0, 4)
+    assert records_of(standbys.copies.take(0)) == [1, 2, 3, 4]
