@@ -16,6 +16,7 @@ from importlib.resources import files
 from pyspark.sql import functions as F
 
 from journal.errors import ConfigError
+from journal.words import called, counted
 from loaders.spark.analytics.analytics import Analytics, Epoch, QueueSummary
 from loaders.spark.analytics.queue_events import DeadLetters
 from loaders.spark.analytics.queue_windows import BUCKETS_PER_DECADE
@@ -111,7 +112,7 @@ def render(data: ReportData) -> str:
     """The page as HTML. Everything that came from the journal is escaped."""
     page = files(__package__).joinpath("report.html").read_text(encoding="utf-8")
     parts = {
-        "title": f"Queues of journal {escape(data.journal)}",
+        "title": f"Queues of {escape(called(data.journal))}",
         "when": _when(data),
         "warning": _warning(data),
         "tiles": _tiles(data),
@@ -154,9 +155,9 @@ def _tiles(data: ReportData) -> str:
         ("went out", number(total.went_out), f"{number(round(total.went_out / seconds, 1))} messages/s"),
         ("waiting", number(total.depth), f"at most {number(total.depth_max)}"),
         ("median stay", _age(total.p50_s), f"99% within {_age(total.p99_s)}"),
-        ("oldest waiting", _age(total.oldest_age_s), f"in {len(data.queues):,} queues"),
+        ("oldest waiting", _age(total.oldest_age_s), f"in {counted(len(data.queues), 'queue')}"),
         ("redeliveries", number(total.redeliveries), f"{total.in_doubt:,} in doubt"),
-        ("failovers", number(max(0, len(data.epochs) - 1)), f"{len(data.epochs):,} activations"),
+        ("activations", number(len(data.epochs)), "of nodes, and of commands that append"),
     ]
     return "\n".join(
         f'<div class="tile"><span>{name}</span><b>{escape(value)}</b><span>{escape(more)}</span></div>'
@@ -236,7 +237,8 @@ def _card(title: str, what: str, legend: Iterable[Series], plot: str) -> str:
 def _table(data: ReportData) -> str:
     rest = len(data.queues) - QUEUES_MAX
     rows = "\n".join(_row(each) for each in data.queues[:QUEUES_MAX])
-    more = f'<tr class="more"><td colspan="9">and {rest:,} more queues</td></tr>' if rest > 0 else ""
+    named = counted(rest, "more queue")
+    more = f'<tr class="more"><td colspan="9">and {named}</td></tr>' if rest > 0 else ""
     return f"{rows}\n{more}\n{_row(data.total, 'total')}"
 
 

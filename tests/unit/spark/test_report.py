@@ -130,7 +130,14 @@ def test_a_queue_that_was_made_anew_is_drawn_once() -> None:
     assert series_of([summary(REST), *many]) == [REST, *(each.queue for each in many[:-1])]
 
 
-def test_failovers_are_marks_and_the_first_activation_is_none() -> None:
+def test_activations_are_counted_and_none_is_called_a_failover() -> None:
+    """Commands that append begin epochs too, and the WAL does not say who gave the journal up in order."""
+    page = render(data(epochs=31))
+    assert "<span>activations</span><b>31</b><span>of nodes, and of commands that append</span>" in page
+    assert "failover" not in page
+
+
+def test_activations_are_marks_but_the_first() -> None:
     depth, throughput, latency, *_ = plots(render(data(epochs=3)))
     for plot in (depth, throughput):
         titles = [mark[0].text for mark in plot.findall("g[@class='mark']")]
