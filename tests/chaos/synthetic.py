@@ -1,36 +1,21 @@
 """A small history without a fault, made up: what nodes would write down, and the WAL and tables that would go with it.
 
-Loads and tables are made with the checker's own fold, so they agree with the WAL by construction; that the fold is
-right is shown by the histories of real runs, whose loads and tables the product made.
+The product's fold makes the tables, and its load the loads: the checker's own fold has to agree with both.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
-from journal.v1.journal_pb2 import (
-    ADD,
-    COMMIT,
-    DELETE,
-    MARKER,
-    PREPARE,
-    ROLLBACK,
-    UPDATE,
-    Frame,
-    Mark,
-    Operation,
-    Position,
-    Record,
-    Staged,
-    Transaction,
-    Update,
-    Updates,
-)
+from journal.load.loading import load
+from journal.v1.journal_pb2 import ADD, COMMIT, DELETE, PREPARE, ROLLBACK, UPDATE, Mark, Operation
+from journal.wire.keys import mark_key
 from tests.chaos.checker import Evidence
-from tests.chaos.fold import MAGIC, Effect, ShardState, WalFold, shard_of
+from tests.chaos.fold import shard_of
 from tests.chaos.history import EPOCH_BITS, Activation, Submitted, digest
+from tests.chaos.loading import NotingLoader
+from tests.support.build import JOURNAL, DictBase, frame, marker
+from tests.support.fold import fold_entries
+from tests.support.golden import WalEntry
 
-JOURNAL = bytes(range(16))
 SHARDS = 2
 _TYPES = {"add": ADD, "update": UPDATE, "delete": DELETE, "prepare": PREPARE, "commit": COMMIT, "rollback": ROLLBACK}
 
@@ -40,26 +25,24 @@ class MadeUp:
 
     def __init__(self) -> None:
         self.activations: dict[int, Activation] = {}
-        self._wal: list[list[tuple[int, bytes | None]]] = [[] for _ in range(SHARDS)]
+        self._wal: list[list[WalEntry]] = [[] for _ in range(SHARDS)]
         self._epoch = 0
         self._group = 0
         self._open: dict[int, list[Operation]] = {}
         self._prepared: dict[int, list[Operation]] = {}
-        self._data: dict[str, bytes] = {}
 
     def begin(self) -> None:
         """A new epoch, and its load."""
         self._epoch += 1
         self._open.clear()
         for shard in range(SHARDS):
-            self._write(shard, [Operation(type=MARKER, data=b"n" * 16)])
+            self._write(shard, [marker()])
         self._group += 1
-        activation = Activation(self._epoch, loaded=True)
+        loader, rows = NotingLoader(), DictBase()
         for shard in range(SHARDS):
-            activation.load += _load(self._fold(shard).state, shard, self._names())
-        activation.load = _merged(activation.load)
-        activation.load.append(_completed(activation.load))
-        self.activations[self._epoch] = activation
+            rows.write(self._rows(shard).items())
+        load(rows, {shard: Mark.FromString(rows.rows[mark_key(shard)]) for shard in range(SHARDS)}, loader)
+        self.activations[self._epoch] = Activation(self._epoch, loader.lines, loaded=True)
 
     def submit(self, op: str, id: int = 0, *, tx: int = 0, written: bool = True) -> int:
         """One operation; its number."""
@@ -68,7 +51,6 @@ class MadeUp:
         carries = op in ("add", "update")
         data = b"%d-" % n if carries else b"xid-%d" % tx if op == "prepare" else b""
         text = digest(data) if data else ""
-        self._data[text] = data
         activation.submitted.append(Submitted(n, op, id, 7 if carries else 0, text, tx=tx))
         if written:
             activation.done.add(n)
@@ -79,7 +61,8 @@ class MadeUp:
         return n
 
     def evidence(self) -> Evidence:
-        return Evidence(JOURNAL, [list(wal) for wal in self._wal], [self._table(shard) for shard in range(SHARDS)])
+        wal: list[list[tuple[int, bytes | None]]] = [[(each.offset, each.value) for each in its] for its in self._wal]
+        return Evidence(JOURNAL, wal, [self._table(shard) for shard in range(SHARDS)])
 
     # ---- the WAL -------------------------------------------------------------------------------------------------
 
@@ -118,91 +101,19 @@ class MadeUp:
     def _write(self, shard: int, operations: list[Operation]) -> None:
         wal = self._wal[shard]
         number = len(wal)
-        frame = Frame(
-            magic=MAGIC, format=1, journal=JOURNAL, epoch=self._epoch, node="made-up", group=self._group + 1,
-            number=number + 1, previous=number, last=True, count=len(operations), operations=operations,
-        )  # fmt: skip
-        wal.append((number * 2, frame.SerializeToString()))
+        written = frame(number + 1, *operations, epoch=self._epoch, node="made-up", group=self._group + 1)
+        wal.append(WalEntry(number * 2, 0, written.SerializeToString(), False))
 
-    # ---- loads and tables ----------------------------------------------------------------------------------------
+    # ---- tables --------------------------------------------------------------------------------------------------
 
-    def _fold(self, shard: int) -> WalFold:
-        fold = WalFold(JOURNAL)
-        for offset, value in self._wal[shard]:
-            fold.take(offset, value)
-        assert not fold.faults
-        return fold
-
-    def _names(self) -> dict[int, str]:
-        return {tx: digest(b"xid-%d" % tx) for tx in self._prepared}
+    def _rows(self, shard: int) -> dict[bytes, bytes]:
+        return fold_entries(self._wal[shard], JOURNAL, shard, SHARDS).rows
 
     def _table(self, shard: int) -> list[tuple[bytes, bytes | None]]:
-        fold = self._fold(shard)
-        rows: list[tuple[bytes, bytes | None]] = []
-        for record_id in sorted(fold.deleted - fold.state.records.keys()):
-            rows.append((b"r" + record_id.to_bytes(8, "big"), None))
-        for record_id, record in fold.state.records.items():
-            key = b"r" + record_id.to_bytes(8, "big")
-            at = Position(offset=record.at[0], index=record.at[1], ordinal=record.at[2])
-            row = Record(type=ADD, id=record_id, kind=record.kind, data=self._data[record.data], position=at)
-            rows.append((key, row.SerializeToString()))
-            updates = [
-                Update(
-                    type=UPDATE, id=record_id, kind=one.kind, data=self._data[one.data], position=Position(offset=at)
-                )
-                for at, one in enumerate(record.updates)
-            ]
-            if updates:
-                rows.append((key + b"\x01", Updates(id=record_id, updates=updates).SerializeToString()))
-        for tx, part in fold.state.parts.items():
-            rows += self._part_rows(shard, tx, part.staged, self._data.get(part.name, b""))
-        mark = Mark(shard=shard, offset=fold.offset, epoch=fold.epoch, records=len(fold.state.records))
-        return [*rows, (b"m" + shard.to_bytes(2, "big"), mark.SerializeToString())]
-
-    def _part_rows(self, shard: int, tx: int, staged: list[Effect], name: bytes) -> list[tuple[bytes, bytes | None]]:
-        key = tx.to_bytes(8, "big") + shard.to_bytes(2, "big")
-        part = Transaction(tx=tx, shard=shard, staged=len(staged), prepared=True, data=name, shards=SHARDS)
-        rows: list[tuple[bytes, bytes | None]] = [(b"t" + key, part.SerializeToString())]
-        for place, one in enumerate(staged):
-            row = Staged(
-                type=_TYPES[one.op], id=one.id, kind=one.kind, data=self._data.get(one.data, b""), tx=tx, shard=shard,
-                position=Position(offset=place),
-            )  # fmt: skip
-            rows.append((b"x" + key + place.to_bytes(8, "big") + bytes(4), row.SerializeToString()))
-        return rows
-
-
-def _load(state: ShardState, shard: int, names: dict[int, str]) -> list[dict[str, Any]]:
-    """What a loader would be told of the shard."""
-    lines: list[dict[str, Any]] = [
-        {"type": "record", "id": record_id, **record.line()} for record_id, record in state.records.items()
-    ]
-    for tx, part in state.parts.items():
-        operations = [one._asdict() for one in part.staged]
-        lines.append({"type": "prepared", "tx": tx, "data": names[tx], "operations": operations})
-    return lines
-
-
-def _merged(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One line for a transaction that has parts in several shards."""
-    merged: dict[tuple[str, int], dict[str, Any]] = {}
-    for line in lines:
-        key = line["type"], line.get("id") or line["tx"]
-        if key in merged:
-            line = {**line, "operations": merged[key]["operations"] + line["operations"]}
-        merged[key] = line
-    return list(merged.values())
-
-
-def _completed(lines: list[dict[str, Any]]) -> dict[str, Any]:
-    """What a loader would be told last."""
-    counts = {"type": "complete", "records": 0, "updates": 0, "prepared": 0, "operations": 0}
-    for line in lines:
-        counts["records"] += line["type"] == "record"
-        counts["prepared"] += line["type"] == "prepared"
-        counts["updates"] += len(line.get("updates", ()))
-        counts["operations"] += len(line.get("operations", ()))
-    return counts
+        """The mark comes last, as in a checkpoint."""
+        rows = self._rows(shard)
+        mark = rows.pop(mark_key(shard))
+        return [*rows.items(), (mark_key(shard), mark)]
 
 
 def made_up() -> MadeUp:
