@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack
-from types import TracebackType
 from typing import Any
 
 import requests
@@ -134,9 +133,7 @@ class ContainerKafka:
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     def _container(self, image: str, cluster: str, broker: int) -> DockerContainer:

@@ -33,6 +33,8 @@ from journal.wire.keys import RowType, row_type
 DIRECTORY = Path(__file__).parents[1] / "golden"
 
 Json = dict[str, Any]
+MARK_FIELDS = tuple(field.name for field in fields(MarkState))
+_OF_A_PART = ("epoch", "prepared", "data", "shards", "timestamp", "bytes")
 Printed = Callable[[bytes], bytes]
 """What becomes of data in an outcome: itself, or the fingerprint that `verify` keeps."""
 
@@ -126,9 +128,7 @@ def expected_outcome(case: Case, shard: int, printed: Printed) -> Json:
     """What a case expects of a shard, defaults filled in."""
     raw = case.expected[shard]
     return {
-        "mark": {field.name: 0 for field in fields(MarkState)}
-        | {"node": "", "nonce": "", "offset": -1, "shard": shard}
-        | raw["mark"],
+        "mark": _mark(MarkState(shard=shard)) | raw["mark"],
         "records": {
             one["id"]: {
                 "kind": one["kind"],
@@ -176,7 +176,6 @@ def happened_of_engine(happenings: Iterable[tuple[Operation, int, int, int]]) ->
 
 def outcome_of_verify(state: VerifiedShard) -> Json:
     """A `verify` state, data as fingerprints."""
-    mark = {field.name: getattr(state.mark, field.name) for field in fields(MarkState)}
     records = {}
     for id, packed in state.records.items():
         record = unpack_record(packed)
@@ -188,23 +187,15 @@ def outcome_of_verify(state: VerifiedShard) -> Json:
             "updates": [(one.kind, one.data, one.subject, one.replaceable, one.position) for one in updates],
         }
     transactions = {
-        tx: {
-            "epoch": part.epoch,
-            "prepared": part.prepared,
-            "data": part.data,
-            "shards": part.shards,
-            "timestamp": part.timestamp,
-            "bytes": part.bytes,
-            "operations": [tuple(staged) for staged in part.staged],
-        }
+        tx: _fields(part, _OF_A_PART) | {"operations": [tuple(staged) for staged in part.staged]}
         for tx, part in state.transactions.items()
     }
-    return {"mark": mark | {"nonce": mark["nonce"].hex()}, "records": records, "transactions": transactions}
+    return {"mark": _mark(state.mark), "records": records, "transactions": transactions}
 
 
 def outcome_of_rows(rows: Mapping[bytes, bytes], shard: int) -> Json:
     """The state in an engine's rows, data as it is."""
-    outcome: Json = {"mark": {}, "records": {}, "transactions": {}}
+    outcome: Json = {"mark": _mark(MarkState(shard=shard)), "records": {}, "transactions": {}}
     updates: dict[int, list[tuple[Any, ...]]] = {}
     staged: dict[int, list[tuple[Any, ...]]] = {}
     for key, value in sorted(rows.items()):
@@ -224,29 +215,25 @@ def outcome_of_rows(rows: Mapping[bytes, bytes], shard: int) -> Json:
                 updates.setdefault(spilled.id, []).append(_update(spilled))
             case RowType.TRANSACTION:
                 header = Transaction.FromString(value)
-                outcome["transactions"][header.tx] = {
-                    "epoch": header.epoch,
-                    "prepared": header.prepared,
-                    "data": header.data,
-                    "shards": header.shards,
-                    "timestamp": header.timestamp,
-                    "bytes": header.bytes,
-                }
+                outcome["transactions"][header.tx] = _fields(header, _OF_A_PART)
             case RowType.STAGED:
                 one = Staged.FromString(value)
                 staged.setdefault(one.tx, []).append(_effect(one, _place(one.position)))
             case RowType.MARK:
-                mark = Mark.FromString(value)
-                outcome["mark"] = {field.name: getattr(mark, field.name) for field in fields(MarkState)}
-                outcome["mark"]["nonce"] = mark.nonce.hex()
-    if not outcome["mark"]:
-        outcome["mark"] = {field.name: getattr(MarkState(shard=shard), field.name) for field in fields(MarkState)}
-        outcome["mark"]["nonce"] = ""
+                outcome["mark"] = _mark(Mark.FromString(value))
     for id, record in outcome["records"].items():
         record["updates"] = sorted(updates.pop(id, []), key=lambda one: one[-1])
     for tx, header in outcome["transactions"].items():
         header["operations"] = staged.pop(tx, [])
     return outcome | ({"orphans": [*updates, *staged]} if updates or staged else {})
+
+
+def _mark(mark: Mark | MarkState) -> Json:
+    return _fields(mark, MARK_FIELDS) | {"nonce": mark.nonce.hex()}
+
+
+def _fields(of: object, names: Iterable[str]) -> Json:
+    return {name: getattr(of, name) for name in names}
 
 
 def _effect(op: Operation | Staged, position: tuple[int, ...], printed: Printed = lambda data: data) -> tuple[Any, ...]:

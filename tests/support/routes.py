@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 from typing import Any
 
 from journal.config import Settings
 from journal.errors import OperatingError
 from journal.kafka.ports import Kafka
+from journal.process.background import at_once
 from journal.routing.config import RoutingConfig
 from journal.store.message_records import encode_message
 from journal.store.model import Message, Value
@@ -174,11 +174,3 @@ class RoutesWorld:
     def marked(self) -> int:
         marks = [value for key, value in self.records(table_topic(NAME)) if key == mark_key(0)]
         return Mark.FromString(marks[-1] or b"").offset if marks else -1
-
-
-def at_once(call: Callable[[], None], /) -> Future[None]:
-    """Not in the background at all."""
-    future: Future[None] = Future()
-    call()
-    future.set_result(None)
-    return future

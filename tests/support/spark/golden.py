@@ -10,26 +10,9 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from journal.v1.journal_pb2 import OperationType
 from loaders.spark.fold.fold import State
-from tests.support.golden import Case, Json
+from tests.support.golden import MARK_FIELDS, Case, Json
 
 _SCHEMA = "topic string, partition int, offset bigint, timestamp timestamp, value binary, skip boolean, until bigint"
-_AS_THEY_ARE = (
-    "offset",
-    "number",
-    "group",
-    "epoch",
-    "node",
-    "issued",
-    "records",
-    "updates",
-    "staged",
-    "prepared",
-    "applied",
-    "rejected",
-    "stale",
-    "skipped",
-    "dropped",
-)
 
 
 def case_records(spark: SparkSession, cases: Iterable[Case]) -> DataFrame:
@@ -82,9 +65,8 @@ def outcomes(state: State) -> dict[tuple[str, int], Json]:
 
 
 def _mark(row: Row) -> Json:
-    as_it_is = {name: row[name] for name in _AS_THEY_ARE}
     timestamp = _ms(row["timestamp"]) if row["offset"] >= 0 else 0
-    return {"shard": row["shard"], "timestamp": timestamp, "nonce": bytes(row["nonce"]).hex()} | as_it_is
+    return {name: row[name] for name in MARK_FIELDS} | {"timestamp": timestamp, "nonce": bytes(row["nonce"]).hex()}
 
 
 def _staged(operations: Iterable[Row]) -> Iterator[tuple[Any, ...]]:

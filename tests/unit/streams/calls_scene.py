@@ -71,11 +71,11 @@ class NotingShell(WorkerShell):
         self._takes.release(count)
 
     def assigned(self, shards: Collection[int]) -> Mapping[int, int]:
-        self._note("assigned", shards)
+        self._note("assigned", list(shards))
         return self.offsets
 
     def revoked(self, shards: Collection[int]) -> None:
-        self._note("revoked", shards)
+        self._note("revoked", list(shards))
 
     def frames(self, shard: int, records: Sequence[Prepared]) -> None:
         self._note("frames", shard, records)

@@ -7,7 +7,7 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from functools import partial
@@ -18,7 +18,6 @@ import pytest
 
 from journal.config import Settings
 from journal.embedded.process import wait_until
-from journal.errors import CorruptionError
 from journal.v1.journal_pb2 import Identity
 from streams.agents.agents import in_daemon_thread
 from streams.reading import reader as module
@@ -26,9 +25,9 @@ from streams.reading.app import Prepare
 from streams.reading.calls import CallsEnded, Channel, ShellAnswers
 from streams.reading.group_settings import GroupSettings
 from streams.reading.reader import ReaderProcess, read_for_parent
-from streams.reading.records import Prepared
 from streams.reading.shell import WorkerShell
 from tests.support.build import JOURNAL
+from tests.unit.streams.calls_scene import NotingShell
 
 LIMIT_S = 30.0
 NAME = "worker-3"
@@ -99,50 +98,6 @@ first = is_first()
 """
 
 
-class ParentShell(WorkerShell):
-    """Notes what it is asked to do."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[Any, ...]] = []
-        self.fails: Exception | None = None
-        self.wanted: set[int] = set()
-
-    def _note(self, *call: Any) -> None:
-        self.calls.append(call)
-        if self.fails is not None:
-            raise self.fails
-
-    def assigned(self, shards: Collection[int]) -> Mapping[int, int]:
-        self._note("assigned", *shards)
-        return {}
-
-    def revoked(self, shards: Collection[int]) -> None:
-        self._note("revoked", *shards)
-
-    def frames(self, shard: int, records: Sequence[Prepared]) -> None: ...
-
-    def unsorted(self) -> Collection[int]:
-        return self.wanted
-
-    def unreadable(self, shard: int, error: CorruptionError) -> None: ...
-
-    def tick(self) -> float:
-        self._note("tick")
-        return 1.0
-
-    def seeks(self) -> Mapping[int, int]:
-        return {}
-
-    def applied(self) -> Mapping[int, int]:
-        return {}
-
-    def stop(self) -> None:
-        self._note("stop")
-
-    def abandon(self) -> None:
-        self._note("abandon")
-
-
 Serve = Callable[[asyncio.Event], Coroutine[Any, Any, None]]
 
 
@@ -151,7 +106,7 @@ class ReaderParent:
 
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.directory = directory
-        self.shell = ParentShell()
+        self.shell = NotingShell()
         self.reader: ReaderProcess | None = None
         self._runs = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -255,7 +210,7 @@ class ReaderChild:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.exits: list[int] = []
-        self.shell = ParentShell()
+        self.shell = NotingShell()
         ours, self._theirs = socket.socketpair()
         self.channel = Channel(ours)
         self._answering = ShellAnswers(self.shell)

@@ -34,7 +34,7 @@ def test_a_reader_is_told_what_it_needs_to_know_and_nothing_else(worker: ReaderP
 
 def test_what_a_reader_calls_is_done_until_it_ends(worker: ReaderParent) -> None:
     worker.run("hear(); call('assigned', [0, 2]); call('tick'); call('stop'); say('ended', '', '')").result(LIMIT_S)
-    assert worker.shell.calls == [("assigned", 0, 2), ("tick",), ("stop",)]
+    assert worker.shell.calls == [("assigned", [0, 2]), ("tick",), ("stop",)]
     assert len(worker.pids()) == 1
 
 
@@ -42,7 +42,7 @@ def test_an_error_that_a_reader_says_is_raised_and_the_shell_is_left_as_it_is(wo
     running = worker.run("hear(); call('assigned', [0]); say('ended', 'KafkaRefusedError', 'not authorised')")
     with pytest.raises(KafkaRefusedError, match="not authorised"):
         running.result(LIMIT_S)
-    assert worker.shell.calls == [("assigned", 0)]
+    assert worker.shell.calls == [("assigned", [0])]
 
 
 def test_an_error_of_the_shell_is_raised_and_a_reader_that_waits_for_its_answer_ends_with_the_worker(
@@ -52,7 +52,7 @@ def test_an_error_of_the_shell_is_raised_and_a_reader_that_waits_for_its_answer_
     running = worker.run("hear(); call('assigned', [0])")
     with pytest.raises(LookupError, match="of the shell"):
         running.result(LIMIT_S)
-    assert worker.shell.calls == [("assigned", 0)]
+    assert worker.shell.calls == [("assigned", [0])]
     assert worker.notes() == ["nobody answers"]
 
 
@@ -75,10 +75,10 @@ until_terminated()
 call("stop")
 say("ended", "", "")
 """)
-    worker.until_called("assigned", 0)
+    worker.until_called("assigned", [0])
     worker.stop()
     running.result(LIMIT_S)
-    assert worker.shell.calls == [("assigned", 0), ("stop",)]
+    assert worker.shell.calls == [("assigned", [0]), ("stop",)]
     assert len(worker.pids()) == 1
 
 
@@ -97,19 +97,19 @@ note("left")
 
 def test_a_stop_is_the_readers_to_make_which_leaves_in_order(worker: ReaderParent) -> None:
     running = worker.run(STOPS_IN_ORDER)
-    worker.until_called("assigned", 0, 2)
+    worker.until_called("assigned", [0, 2])
     assert not running.done()
     worker.stop()
     running.result(LIMIT_S)
     worker.close()
-    assert worker.shell.calls == [("assigned", 0, 2), ("revoked", 0, 2), ("stop",)]
+    assert worker.shell.calls == [("assigned", [0, 2]), ("revoked", [0, 2]), ("stop",)]
     assert worker.notes() == ["left"]
     assert len(worker.pids()) == 1
 
 
 def test_an_error_that_a_reader_says_while_it_stops_is_raised(worker: ReaderParent) -> None:
     running = worker.run("hear(); call('assigned', [0]); until_terminated(); say('ended', 'ValueError', 'odd')")
-    worker.until_called("assigned", 0)
+    worker.until_called("assigned", [0])
     worker.stop()
     with pytest.raises(RuntimeError, match="ValueError: odd"):
         running.result(LIMIT_S)
@@ -127,10 +127,10 @@ def test_a_reader_that_dies_as_it_stops_is_not_replaced_and_the_shell_stops_once
     worker: ReaderParent, does: str
 ) -> None:
     running = worker.run(f"hear(); call('assigned', [0]); until_terminated(); {does}")
-    worker.until_called("assigned", 0)
+    worker.until_called("assigned", [0])
     worker.stop()
     running.result(LIMIT_S)
-    assert worker.shell.calls == [("assigned", 0), ("stop",)]
+    assert worker.shell.calls == [("assigned", [0]), ("stop",)]
     assert len(worker.pids()) == 1
 
 
@@ -152,10 +152,10 @@ def test_shards_are_given_back_at_once_and_a_stop_while_there_is_no_reader_start
     monkeypatch.setattr(module, "PAUSE_S", 2 * LIMIT_S)
     running = worker.run("hear(); call('assigned', [0]); die()")
     assert wait_until(lambda: "another one is started" in caplog.text, LIMIT_S)
-    assert worker.shell.calls == [("assigned", 0), ("revoked", 0)]
+    assert worker.shell.calls == [("assigned", [0]), ("revoked", [0])]
     worker.stop()
     running.result(LIMIT_S)
-    assert worker.shell.calls == [("assigned", 0), ("revoked", 0), ("stop",)]
+    assert worker.shell.calls == [("assigned", [0]), ("revoked", [0]), ("stop",)]
     assert len(worker.pids()) == 1
 
 
@@ -165,15 +165,15 @@ def test_a_stop_while_a_reader_that_is_no_longer_answered_ends_starts_none(worke
     worker.until_noted("ends")
     worker.stop()
     running.result(LIMIT_S)
-    assert worker.shell.calls == [("assigned", 0), ("stop",)]
+    assert worker.shell.calls == [("assigned", [0]), ("stop",)]
     assert len(worker.pids()) == 1
 
 
 def test_an_error_of_the_shell_as_it_stops_without_a_reader_is_raised(worker: ReaderParent) -> None:
     running = worker.run("hear(); call('assigned', [0]); until_terminated(); die()")
-    worker.until_called("assigned", 0)
+    worker.until_called("assigned", [0])
     worker.shell.fails = LookupError("of the shell")
     worker.stop()
     with pytest.raises(LookupError, match="of the shell"):
         running.result(LIMIT_S)
-    assert worker.shell.calls == [("assigned", 0), ("stop",)]
+    assert worker.shell.calls == [("assigned", [0]), ("stop",)]

@@ -51,7 +51,7 @@ def test_a_reader_reads_what_its_parent_has_told_it_and_says_when_it_is_done(chi
 def test_a_reader_calls_its_parents_shell(child: ReaderChild) -> None:
     async def serves(shell: WorkerShell, settings: GroupSettings, prepare: Prepare) -> None:
         shell.assigned([1, 3])
-        assert shell.tick() == 1.0
+        assert shell.tick() == child.shell.tick_s
         shell.stop()
 
     reading = child.start(serves)
@@ -60,7 +60,7 @@ def test_a_reader_calls_its_parents_shell(child: ReaderChild) -> None:
         child.answer()
     assert child.end_of() is None
     reading.result(LIMIT_S)
-    assert child.shell.calls == [("assigned", 1, 3), ("tick",), ("stop",)]
+    assert child.shell.calls == [("assigned", [1, 3]), ("tick",), ("stop",)]
 
 
 @pytest.mark.parametrize("error", [KafkaRefusedError("not authorised"), KafkaUnavailableError("no broker")])
