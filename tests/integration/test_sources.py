@@ -40,6 +40,7 @@ from tests.support.sources import (
     trim_topic,
     wait_until,
 )
+from tests.support.stores import blocked_writer
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
 
@@ -266,7 +267,7 @@ def test_a_full_journal_pauses_the_consumer_and_nothing_is_lost(bootstrap: str, 
     queues = [queue("full"), queue("busy")]
     with taking(settings, queues, batch_records=25, list_every_s=2 * DEADLINE_S) as node:
         wait_until(lambda: committed(settings).get((topic, 0)) == 0, node.sources.status)
-        with node.blocked_writer():
+        with blocked_writer(node.journal):
             fill(node.store)
             produce(bootstrap, topic, numbers(0, 300))
             wait_until(lambda: node.sources.status()["state"] == "paused", node.sources.status)

@@ -9,7 +9,7 @@ from journal.errors import FrameError, GapError
 from journal.fold.engine import Fold
 from journal.fold.rows import Happened
 from journal.fold.sorting import sort_frame
-from journal.v1.journal_pb2 import Frame, Mark, Skipped
+from journal.v1.journal_pb2 import Mark, Skipped
 from journal.wire.frames import decode_frame
 from journal.wire.keys import mark_key
 from tests.support.build import DictBase
@@ -73,7 +73,7 @@ def fold_entries(
                 frame = sort_frame(entry.value, entry.offset, journal, shard, shards)
                 fold.apply(entry.offset, entry.timestamp_ms, frame)
             else:
-                _take(fold, entry, journal, shard, shards)
+                take_entry(fold, entry, journal, shard, shards)
         except GapError:
             result.stopped = entry.offset, "gap"
             break
@@ -88,16 +88,14 @@ def fold_entries(
     return result
 
 
-def _take(fold: Fold, entry: WalEntry, journal: bytes, shard: int, shards: int) -> None:
-    if entry.skip:
-        row = Skipped(shard=shard, offset=entry.offset, raw=entry.value, reason="a test", operator="a test")
-        fold.skip(row, entry.timestamp_ms, _frame_if_any(entry, journal, shard, shards))
-    else:
+def take_entry(fold: Fold, entry: WalEntry, journal: bytes, shard: int, shards: int) -> None:
+    """A WAL record as a worker takes it."""
+    if not entry.skip:
         fold.apply(entry.offset, entry.timestamp_ms, decode_frame(entry.value, journal, shard, shards))
-
-
-def _frame_if_any(entry: WalEntry, journal: bytes, shard: int, shards: int) -> Frame | None:
+        return
     try:
-        return decode_frame(entry.value, journal, shard, shards)
+        frame = decode_frame(entry.value, journal, shard, shards)
     except FrameError:
-        return None
+        frame = None
+    row = Skipped(shard=shard, offset=entry.offset, raw=entry.value, reason="a test", operator="a test")
+    fold.skip(row, entry.timestamp_ms, frame)

@@ -7,18 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from journal.activate.warm_state import Following
 from journal.append.acceptance import Acceptance
 from journal.disk.ports import LocalStore
-from journal.errors import CallerError, FrameError
+from journal.errors import CallerError
 from journal.fold.engine import Fold
 from journal.limits import Limits
 from journal.load.accepted_load import load_stored
 from journal.load.loading import LoadCounts, LoadedUpdate, Loader
 from journal.table.replica import Replica
-from journal.v1.journal_pb2 import Frame, Mark, Operation, Skipped
-from journal.wire.frames import decode_frame
+from journal.v1.journal_pb2 import Frame, Mark, Operation
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.kafka import SimulatedKafka
 from tests.simulation.timeline import Timeline
 from tests.support.build import JOURNAL, START_MS, DictBase
+from tests.support.fold import take_entry
 from tests.support.golden import WalEntry
 
 COMPACTION_LAG_S = 2.0
@@ -125,18 +125,7 @@ class FollowedTable:
         self.folds[shard].apply(offset, START_MS + offset, frame)
 
     def take(self, entry: WalEntry, shard: int = 0) -> None:
-        """A WAL record as a worker takes it."""
-        fold = self.folds[shard]
-        if not entry.skip:
-            fold.apply(entry.offset, entry.timestamp_ms, decode_frame(entry.value, JOURNAL, shard, self.shards))
-            return
-        try:
-            frame = decode_frame(entry.value, JOURNAL, shard, self.shards)
-        except FrameError:
-            frame = None
-        fold.skip(
-            Skipped(shard=shard, offset=entry.offset, raw=entry.value, reason="a test"), entry.timestamp_ms, frame
-        )
+        take_entry(self.folds[shard], entry, JOURNAL, shard, self.shards)
 
     def checkpoint(self, shard: int = 0) -> None:
         """What the frames since the last one changed goes to the table topic."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,19 +11,16 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # it re-exports them
 
 from journal.config import Settings
-from journal.errors import JournalError
 from journal.journal import BlockingJournal
 from journal.kafka.clients import kafka_of
 from journal.sources.service import SourcesService
 from journal.store.model import QueueConfig
-from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore
 from journal.topics.names import sources_group
-from loaders.queues import QueueLoader
+from tests.support.children.store import start
 from tests.support.waiting import wait_until
 
 DEADLINE_S = 60.0
-_LOOK_S = 0.02
 
 
 def new_name() -> str:
@@ -123,26 +119,6 @@ class Taking:
         wait_until(lambda: self.source(name)["error"] != "", self.sources.status)
         return str(self.source(name)["error"])
 
-    @contextmanager
-    def blocked_writer(self) -> Iterator[None]:
-        """The journal's writer is busy with a callback meanwhile. What was accepted before is durable."""
-        here = threading.current_thread()
-        entered, leave = threading.Event(), threading.Event()
-
-        def stay(_: JournalError | None) -> None:
-            if threading.current_thread() is not here:  # otherwise the group was done too soon
-                entered.set()
-                leave.wait(DEADLINE_S)
-
-        until = time.monotonic() + DEADLINE_S
-        while not entered.wait(_LOOK_S):
-            assert time.monotonic() < until, "the writer never calls back"
-            self.journal.add(self.journal.new_id(), 0, b"").add_callback(stay)
-        try:
-            yield
-        finally:
-            leave.set()
-
     def wait_for(self, queue: str, count: int) -> None:
         wait_until(lambda: ready(self.store, queue) >= count, lambda: (ready(self.store, queue), self.sources.status()))
 
@@ -157,18 +133,14 @@ def taking(
     list_every_s: float = 0.2,
 ) -> Iterator[Taking]:
     """The active node of a journal, with its sources; queues that are not there yet are made first."""
-    with BlockingJournal(settings, copy_name=copy_name) as journal:
-        loader = QueueLoader(references_in_memory_max=10**6, queue_references_in_memory_max=10**6)
-        journal.activate(loader)
-        with MessageStore(journal, StoreSettings()) as store:
-            store.start(loader.loaded)
-            make_queues(store, queues)
-            sources = SourcesService(settings, store, batch_records=batch_records, list_every_s=list_every_s)
-            sources.start()
-            try:
-                yield Taking(journal, store, sources)
-            finally:
-                sources.close()
+    with BlockingJournal(settings, copy_name=copy_name) as journal, start(journal) as store:
+        make_queues(store, queues)
+        sources = SourcesService(settings, store, batch_records=batch_records, list_every_s=list_every_s)
+        sources.start()
+        try:
+            yield Taking(journal, store, sources)
+        finally:
+            sources.close()
 
 
 def make_queues(store: MessageStore, queues: Sequence[QueueConfig]) -> None:

@@ -7,12 +7,13 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from journal.append.appends import Appends
 from journal.errors import JournalError
 from journal.limits import Limits
 from journal.local.journal import LocalJournal
@@ -95,29 +96,8 @@ class StoreNode:
         self._open(directory)
         return self.store
 
-    @contextmanager
-    def blocked_writer(self) -> Iterator[None]:
-        """The journal's writer is busy with a callback meanwhile. What was accepted before is durable."""
-        here = threading.current_thread()
-        entered, leave = threading.Event(), threading.Event()
-        called_here: list[bool] = []
-
-        def stay(_: JournalError | None) -> None:
-            if threading.current_thread() is here:
-                called_here.append(True)  # the group was done too soon
-            else:
-                entered.set()
-                leave.wait(30)
-
-        for attempt in range(1, 1000):
-            self.journal.add(self.journal.new_id(), 0, b"").add_callback(stay)
-            if len(called_here) < attempt:
-                break
-        assert entered.wait(30)
-        try:
-            yield
-        finally:
-            leave.set()
+    def blocked_writer(self) -> AbstractContextManager[None]:
+        return blocked_writer(self.journal)
 
     def close(self) -> None:
         self.store.close()
@@ -129,6 +109,31 @@ class StoreNode:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+@contextmanager
+def blocked_writer(journal: Appends) -> Iterator[None]:
+    """The journal's writer is busy with a callback meanwhile. What was accepted before is durable."""
+    here = threading.current_thread()
+    entered, leave = threading.Event(), threading.Event()
+    called_here: list[bool] = []
+
+    def stay(_: JournalError | None) -> None:
+        if threading.current_thread() is here:
+            called_here.append(True)  # the group was done too soon
+        else:
+            entered.set()
+            leave.wait(30)
+
+    for attempt in range(1, 1000):
+        journal.add(journal.new_id(), 0, b"").add_callback(stay)
+        if len(called_here) < attempt:
+            break
+    assert entered.wait(30)
+    try:
+        yield
+    finally:
+        leave.set()
 
 
 def copy_living(directory: Path, to: Path) -> None:

@@ -12,13 +12,12 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-
 from journal.config import Settings
 from journal.journal import BlockingJournal
 from journal.store.store import MessageStore
-from loaders.queues import QueueLoader
 from streams.apps.factory import JournalApp, serve_app
+from tests.support.children.store import start
+from tests.support.sources import create_topic
 from tests.support.topic_reader import read_topic
 from tests.support.waiting import wait_until
 
@@ -34,11 +33,7 @@ def free_port() -> int:
 
 def new_topic(bootstrap: str, name: str = "") -> str:
     """A topic with one partition."""
-    topic = name or f"out-{uuid.uuid4().hex[:8]}"
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    for created in admin.create_topics([NewTopic(topic, 1, 1)]).values():
-        created.result(DEADLINE_S)
-    return topic
+    return create_topic(bootstrap, name or f"out-{uuid.uuid4().hex[:8]}")
 
 
 def committed_records(bootstrap: str, topic: str) -> list[tuple[bytes | None, bytes | None]]:
@@ -72,12 +67,8 @@ def running(app: JournalApp) -> Iterator[Future[None]]:
 @contextmanager
 def active_store(settings: Settings) -> Iterator[MessageStore]:
     """An active node with a message store."""
-    with BlockingJournal(settings, copy_name="test-node") as journal:
-        loader = QueueLoader()
-        journal.activate(loader)
-        with MessageStore(journal) as store:
-            store.start(loader.loaded)
-            yield store
+    with BlockingJournal(settings, copy_name="test-node") as journal, start(journal) as store:
+        yield store
 
 
 def fetch(port: int, path: str) -> tuple[int, str]:

@@ -38,9 +38,7 @@ from journal.sources.service import sources_of
 from journal.sources.status import SourcesStatus, SourceStatus
 from journal.sources.stops import Stops
 from journal.store.model import Message, QueueConfig
-from journal.store.settings import StoreSettings
-from journal.store.store import MessageStore
-from loaders.queues import QueueLoader
+from tests.support.children.store import start
 
 GROUP = "group"
 DEADLINE_S = 20.0
@@ -261,10 +259,7 @@ class SourcesScene:
         self.journal = _Journal(directory, shards=2, limits=self.limits)
         self.journal.broker = self.broker
         self.journal.start()
-        loader = QueueLoader(references_in_memory_max=1000, queue_references_in_memory_max=1000)
-        self.journal.activate(loader)
-        self.store = MessageStore(self.journal, StoreSettings())
-        self.store.start(loader.loaded)
+        self.store = start(self.journal)
         self.now_ms = 1_700_000_000_000.0
         self.stops = Stops()
         self.beginnings = KeptBeginnings()
