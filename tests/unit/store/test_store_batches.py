@@ -46,11 +46,6 @@ def node(small_node: StoreNode) -> StoreNode:
     return small_node
 
 
-@pytest.fixture
-def store(node: StoreNode) -> MessageStore:
-    return node.store
-
-
 def plain(count: int = 5, **fields: Any) -> list[Message]:
     return [Message("orders", b"%d" % number, timestamp=number, **fields) for number in range(count)]
 

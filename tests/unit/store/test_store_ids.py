@@ -26,11 +26,6 @@ def node(small_node: StoreNode) -> StoreNode:
     return small_node
 
 
-@pytest.fixture
-def store(node: StoreNode) -> MessageStore:
-    return node.store
-
-
 def fill(store: MessageStore) -> None:
     """A queue of 20 operations, of which none is written meanwhile."""
     for _ in range(10):

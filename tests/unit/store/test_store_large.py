@@ -46,11 +46,6 @@ def node(small_node: StoreNode) -> StoreNode:
     return small_node
 
 
-@pytest.fixture
-def store(node: StoreNode) -> MessageStore:
-    return node.store
-
-
 @pytest.mark.parametrize("durable", [True, False])
 @pytest.mark.parametrize("size", [0, 99, 100, 101, 200, 201, LIMIT - 1, LIMIT])
 def test_a_body_of_any_size_comes_back(node: StoreNode, store: MessageStore, size: int, durable: bool) -> None:

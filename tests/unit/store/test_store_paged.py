@@ -50,11 +50,6 @@ def node(tmp_path: Path) -> Iterator[StoreNode]:
         each.close()
 
 
-@pytest.fixture
-def store(node: StoreNode) -> MessageStore:
-    return node.store
-
-
 def body(number: int) -> bytes:
     """Every seventh is large."""
     return b"%03d" % number * (LARGE_BYTES // 3 if number % 7 == 0 else 1)

@@ -24,11 +24,6 @@ def node(small_node: StoreNode) -> StoreNode:
     return small_node
 
 
-@pytest.fixture
-def store(node: StoreNode) -> MessageStore:
-    return node.store
-
-
 def begin_again(store: MessageStore, tx: int) -> None:
     store.rollback(tx).wait()
     assert store.begin(tx) == tx
