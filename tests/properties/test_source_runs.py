@@ -25,8 +25,7 @@ from journal.sources.requests import Waiting
 from journal.store.incoming import Incoming, PlainRun
 from journal.store.model import QueueConfig
 from journal.store.settings import StoreSettings
-from journal.store.store import MessageStore
-from loaders.queues import QueueLoader
+from tests.support.children.store import start
 from tests.unit.sources.scene import BrokerCluster, SourcesBroker
 
 ROUTING = {
@@ -107,10 +106,7 @@ class Scene:
         self._settings = load_settings(None, journal="j", routing=ROUTING)
         self.journal = LocalJournal(directory)
         self.journal.start()
-        loader = QueueLoader(references_in_memory_max=1000, queue_references_in_memory_max=1000)
-        self.journal.activate(loader)
-        self.store = MessageStore(self.journal, StoreSettings(inline_bytes_max=INLINE_BYTES, chunk_bytes=64))
-        self.store.start(loader.loaded)
+        self.store = start(self.journal, StoreSettings(inline_bytes_max=INLINE_BYTES, chunk_bytes=64))
         self.store.create_address("orders")
         self.store.create_queue(QueueConfig("orders", "orders")).wait(10)
         self._letters = LetterTopics(self._settings)

@@ -27,8 +27,7 @@ from journal.store.incoming import Incoming, PlainRun
 from journal.store.model import Message, QueueConfig, Routing
 from journal.store.operations.take_in import Settles, TakenIn
 from journal.store.settings import StoreSettings
-from journal.store.store import MessageStore
-from loaders.queues import QueueLoader
+from tests.support.children.store import start
 
 OFFSETS = Consumed("group", {("topic", 0): 1})
 
@@ -59,10 +58,7 @@ class Scene:
     def start(self) -> None:
         self.journal = Border(self._directory, shards=2)
         self.journal.start()
-        loader = QueueLoader(references_in_memory_max=1000, queue_references_in_memory_max=1000)
-        self.journal.activate(loader)
-        self.store = MessageStore(self.journal, StoreSettings(inline_bytes_max=100, chunk_bytes=64))
-        self.store.start(loader.loaded)
+        self.store = start(self.journal, StoreSettings(inline_bytes_max=100, chunk_bytes=64))
 
     def restart(self) -> None:
         self.close()
