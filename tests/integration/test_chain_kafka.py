@@ -11,12 +11,12 @@ from journal.config import Settings
 from journal.journal import BlockingJournal
 from journal.store.chain.lockstep import chained_id
 from journal.store.model import Message, ReferenceState
-from journal.store.store import MessageStore
 from tests.support.children.chain import ADDRESS, CONSUMED, DEAD, KEPT, Stores, body_of, require_same, stores
 from tests.support.children.telling import read_notes
 from tests.support.in_process import made_journal, running_worker
 from tests.support.processes.child import Child, program
 from tests.support.processes.command import command_env
+from tests.support.stores import bodies
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
 
@@ -69,10 +69,6 @@ def test_a_chain_over_kafka_that_is_killed_goes_on_with_all_that_was_told_comple
         with BlockingJournal(settings, copy_name="next") as journal, stores(journal, node.local) as opened:
             assert not opened.realigned
             assert sorted(bodies(opened.first, CONSUMED)) == sorted(bodies(opened.second, CONSUMED)) == after
-
-
-def bodies(store: MessageStore, queue: str) -> list[bytes]:
-    return [store.message(info.message).body for info in store.browse(queue)]
 
 
 def check(node: Node, opened: Stores) -> None:

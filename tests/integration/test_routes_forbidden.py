@@ -28,7 +28,8 @@ from journal.store.model import Message, QueueConfig
 from journal.topics.control_reading import read_control
 from tests.integration.test_routes import values
 from tests.support.in_process import made_journal, running_worker
-from tests.support.sources import DEADLINE_S, bodies, create_topic, new_name, produce, taking
+from tests.support.sources import DEADLINE_S, create_topic, new_name, produce, taking
+from tests.support.stores import bodies
 from tests.support.stream_apps import active_store
 from tests.support.waiting import wait_until
 

@@ -28,7 +28,6 @@ from journal.v1.journal_pb2 import SourceReport
 from tests.support.in_process import made_journal, running_worker
 from tests.support.sources import (
     DEADLINE_S,
-    bodies,
     committed,
     create_topic,
     delete_topic,
@@ -40,7 +39,7 @@ from tests.support.sources import (
     trim_topic,
     wait_until,
 )
-from tests.support.stores import blocked_writer
+from tests.support.stores import blocked_writer, bodies
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
 

@@ -32,7 +32,8 @@ from tests.support.long_form import BROKERS, LONG, seed, summary
 from tests.support.processes.child import Child, program
 from tests.support.processes.command import COMMAND, command_env
 from tests.support.processes.worker import WorkerProcess
-from tests.support.sources import bodies, committed, create_topic, new_name, produce, taking
+from tests.support.sources import committed, create_topic, new_name, produce, taking
+from tests.support.stores import bodies
 from tests.support.waiting import wait_until
 
 ROUNDS = 8 if LONG else 1

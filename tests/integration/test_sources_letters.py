@@ -20,7 +20,6 @@ from tests.integration.test_sources import queue, with_sources
 from tests.support.in_process import made_journal, running_worker
 from tests.support.sources import (
     DEADLINE_S,
-    bodies,
     committed,
     create_topic,
     new_name,
@@ -28,6 +27,7 @@ from tests.support.sources import (
     taking,
     wait_until,
 )
+from tests.support.stores import bodies
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
 

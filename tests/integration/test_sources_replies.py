@@ -16,7 +16,6 @@ from journal.store.store import MessageStore
 from tests.support.in_process import made_journal, running_worker
 from tests.support.sources import (
     DEADLINE_S,
-    bodies,
     committed,
     create_topic,
     new_name,
@@ -25,6 +24,7 @@ from tests.support.sources import (
     taking,
     wait_until,
 )
+from tests.support.stores import bodies
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
 

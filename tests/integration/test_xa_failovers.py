@@ -22,6 +22,7 @@ from tests.support.children.in_doubt import ADDRESS, NOISE, SOURCE, TARGET, Acti
 from tests.support.in_process import made_journal, running_worker
 from tests.support.processes.child import Child, program
 from tests.support.processes.command import command_env
+from tests.support.stores import bodies
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
@@ -131,7 +132,3 @@ def require_settled(store: MessageStore, resource: XaResource) -> None:
     assert sorted(bodies(store, TARGET)) == [b"done " + xid.gtrid for xid in XIDS[::2]]
     assert store.take(SOURCE, "somebody") is not None
     assert store.orphaned_messages == 0
-
-
-def bodies(store: MessageStore, queue: str) -> list[bytes]:
-    return [store.message(info.message).body for info in store.browse(queue)]

@@ -92,11 +92,6 @@ def committed(settings: Settings) -> dict[tuple[str, int], int]:
     return found
 
 
-def bodies(store: MessageStore, queue: str) -> list[bytes]:
-    """A queue's bodies in its order."""
-    return [store.message(info.message).body for info in store.browse(queue)]
-
-
 def ready(store: MessageStore, queue: str) -> int:
     return store.queue(queue).ready
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import threading
 import urllib.error
 import urllib.request
@@ -13,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 
 from journal.config import Settings
+from journal.embedded.ports import choose_free_ports
 from journal.journal import BlockingJournal
 from journal.store.store import MessageStore
 from streams.apps.factory import JournalApp, serve_app
@@ -25,10 +25,7 @@ DEADLINE_S = 60.0
 
 
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
+    return choose_free_ports(1, ())[0]
 
 
 def new_topic(bootstrap: str, name: str = "") -> str:
