@@ -74,9 +74,10 @@ class MessageStore:
     duplicate-detection id, or that the message may be handed out. Its answer holds here too.
 
     Every operation raises what ended the activation, ClosedError after `close`, StateError before `start`, and
-    CallbackError in a completion's callback; an operation on a transaction raises TransactionUnknownError,
-    TransactionPreparedError, and what refused the whole transaction before. Operations that append raise FullError when
-    the journal has no room: await `room()` and try again.
+    CallbackError in a completion's callback. Only `incoming` asks nobody, and `room` and `flush` ask the journal alone:
+    they also work in a callback, before `start` and after `close`. An operation on a transaction raises
+    TransactionUnknownError, TransactionPreparedError, and what refused the whole transaction before. Operations that
+    append raise FullError when the journal has no room: await `room()` and try again.
 
     The class has an attribute for each of its parts, as it is the list of them.
     """
@@ -344,7 +345,8 @@ class MessageStore:
         NotTakenInError if nothing of it is there: consume again from the committed offsets.
 
         Raises AddressMissingError, QueueMissingError (the address has no queue), MessageMissingError and
-        MessageHeldError (of `settles`), FullError, InvalidOperationError; then nothing was changed.
+        MessageHeldError (of `settles`), FullError, InvalidOperationError, StateError (an earlier batch is on its way);
+        then nothing was changed.
         """
         return self._take_in.take_in(messages, consumed, beside, takes, settles)
 
@@ -488,7 +490,8 @@ class MessageStore:
     def begin(self, tx: int = 0) -> int:
         """Begin a transaction: `tx`, or without one a number that is free.
 
-        Raises StateError (also if the rollback of a `tx` that was prepared is not durable yet).
+        Raises StateError if the rollback of a `tx` that was prepared is not durable yet, TransactionPreparedError,
+        FullError if too many are open (the journal's `transactions_max`): settle some.
         """
         return self._transactions.begin(tx)
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 
-from journal.errors import ClosedError, FencedError, JournalError
+from journal.errors import ClosedError, FencedError, FullError, JournalError, StateError, TransactionPreparedError
 from journal.kafka.ports import Consumed
+from journal.limits import Limits
 from journal.store.model import Message, QueueConfig
 from journal.store.store import MessageStore
-from tests.support.stores import StoreNode, send
+from tests.support.stores import StoreNode, refuse, send
 
 ORDER = Message("orders", b"more")
 VOLATILE = Message("orders", b"more", durable=False)
@@ -99,6 +102,30 @@ def test_every_call_of_a_store_whose_node_is_not_active_raises(node: StoreNode, 
             continue
         silent.append(name)
     assert silent == []
+
+
+ASKS_THE_JOURNAL = {"flush", "room"}
+"""Calls that a store passes on: they are refused as its journal refuses them."""
+
+
+def test_every_call_of_a_store_that_is_closed_or_was_not_started_raises(node: StoreNode) -> None:
+    sent = send(node.store, b"one")
+    unstarted = MessageStore(node.journal)
+    node.store.close()
+    for name, call in CALLS.items():
+        for store, error in ((unstarted, StateError), (node.store, ClosedError)):
+            with nullcontext() if name in ASKS_THE_JOURNAL else pytest.raises(error):
+                call(store, sent)
+
+
+def test_a_transaction_is_begun_as_long_as_not_too_many_are_open(tmp_path: Path) -> None:
+    with StoreNode(tmp_path, limits=Limits(transactions_max=1)) as node:
+        store, tx = node.store, node.store.begin()
+        refuse(FullError, store.begin)
+        store.prepare(tx).wait()
+        refuse(TransactionPreparedError, lambda: store.begin(tx))
+        store.commit(tx)
+        store.begin()
 
 
 def test_the_error_that_refuses_every_call_does_not_grow_with_each(node: StoreNode) -> None:
