@@ -57,6 +57,7 @@ class MessageDiscard:
                 part = next(self.leaving[0], None) if self.leaving else None
                 if part is not None:
                     self.discard(part)
-                    self._core.go_on()
                 elif self.leaving:
                     self.leaving.popleft()
+            if part is not None:
+                self._garbage.delete_some()  # without the lock: a group of deletions takes longer than a part
