@@ -28,7 +28,7 @@ _ONE_SPARK = ("a", "s")
 """How the files' names begin that share one Spark; the others share another one: one alone takes longer for all of them
 than the other processes for everything else."""
 
-_APART = ("tests/simulation/", "tests/chaos/test_containers.py")
+_APART = ("tests/simulation/", "tests/chaos/test_containers.py", "tests/integration/test_pages.py")
 """Tests that share nothing, and some of which take long: any process may take the next one."""
 
 # A busy machine is not slow code: no example has a deadline, and none is refused for how long it took to draw.
