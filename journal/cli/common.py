@@ -104,7 +104,7 @@ class Chosen:
     def settings(self, **flags: Any) -> Settings:
         """The settings of a command that talks to Kafka: as `given`; if they name no brokers, those of the user's
         embedded Kafka, if that runs. Raises ConfigError."""
-        from journal.cli.embedded_default import running_embedded
+        from journal.embedded.default import running_embedded
 
         settings = self.given(**flags)
         if "bootstrap_servers" in settings.model_fields_set or not (running := running_embedded()):

@@ -1,4 +1,4 @@
-"""`kafka-journal kafka` starts, stops and shows the embedded Apache Kafka of a directory.
+"""`kafka-journal kafka` starts, stops and shows the embedded Apache Kafka of a directory, and makes topics there.
 
 Results go to standard output (with --json as one object), progress and errors to standard error. Exit codes: 0: done;
 1: it failed, or does not run; 2: the command line is wrong; 130: it was interrupted.
@@ -7,6 +7,7 @@ Results go to standard output (with --json as one object), progress and errors t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -14,15 +15,17 @@ from typing import Annotated
 import typer
 
 from journal.cli.common import ended_by_sigterm_as_by_ctrl_c, print_json, print_line, print_note
-from journal.cli.embedded_default import DIRECTORY_VARIABLE
 from journal.cli.tables import print_table
 from journal.embedded.cluster import EmbeddedKafka, default_directory
 from journal.embedded.config import BROKERS_MAX, check_request
+from journal.embedded.default import DIRECTORY_VARIABLE
 from journal.embedded.launching import HEAP_MB, START_TIMEOUT_S
 from journal.embedded.status import KafkaStatus
 from journal.errors import EmbeddedKafkaError
 
-app = typer.Typer(no_args_is_help=True, help="The embedded Apache Kafka: start, stop, status.")
+app = typer.Typer(no_args_is_help=True, help="The embedded Apache Kafka: start, stop, status, topic.")
+
+TOPIC_TIMEOUT_S = 15.0
 
 Directory = Annotated[
     Path | None,
@@ -83,6 +86,55 @@ def start(
 
 
 @app.command()
+def topic(
+    name: Annotated[str, typer.Argument(help="The topic's name.")],
+    partitions: Annotated[
+        int | None, typer.Option(min=1, help="Number of partitions.", show_default="1, or what the topic has")
+    ] = None,
+    replication: Annotated[int, typer.Option(min=1, help="Number of replicas of a new topic.")] = 1,
+    config: Annotated[
+        list[str] | None,
+        typer.Option("--config", metavar="KEY=VALUE", help="A setting of the topic. Repeat the option for more."),
+    ] = None,
+    delete: Annotated[bool, typer.Option("--delete", help="Delete the topic and all that is in it.")] = False,
+    directory: Directory = None,
+    as_json: Json = False,
+) -> None:
+    """Make a topic, or give one that is there more partitions and other settings. The brokers must run.
+
+    Example: kafka-journal kafka topic landed --partitions 4 --config retention.ms=-1
+    """
+    # other commands of this group talk to no Kafka, and its clients take a while to import
+    from journal.kafka.clients import KafkaClients
+
+    settings = parse_settings(config or [], option="--config")
+    if delete and (partitions or settings):
+        raise typer.BadParameter("--delete takes no --partitions and no --config")
+    with closing(KafkaClients(_running(directory)).cluster()) as cluster:
+        is_there = name in cluster.describe([name], TOPIC_TIMEOUT_S)
+        done = "deleted" if delete else "changed" if is_there else "made"
+        if delete:
+            cluster.delete_topic(name, TOPIC_TIMEOUT_S)
+        elif is_there:
+            cluster.change(name, partitions or 0, settings, TOPIC_TIMEOUT_S)
+        else:
+            cluster.create(name, partitions or 1, replication, settings, TOPIC_TIMEOUT_S)
+    if as_json:
+        print_json({"topic": name, "done": done})
+    else:
+        print_line(f"topic {name} is {done}")
+
+
+def _running(directory: Path | None) -> str:
+    """The bootstrap servers of the directory's brokers. Raises EmbeddedKafkaError unless they run."""
+    kafka = EmbeddedKafka(directory or default_directory())
+    servers = kafka.running_servers()
+    if servers is None:
+        raise EmbeddedKafkaError(f"no Kafka runs in {kafka.directory}: kafka-journal kafka start")
+    return servers
+
+
+@app.command()
 def stop(directory: Directory = None, as_json: Json = False) -> None:
     """Stop the brokers, whoever started them. Their data stays."""
     chosen = directory or default_directory()
@@ -113,13 +165,13 @@ def parse_ports(text: str) -> list[int]:
         raise typer.BadParameter(f"{text!r} is not a list of ports such as 9092,9093", param_hint="--ports") from None
 
 
-def parse_settings(settings: Sequence[str]) -> dict[str, str]:
+def parse_settings(settings: Sequence[str], option: str = "--property") -> dict[str, str]:
     """Settings from texts KEY=VALUE. Raises typer.BadParameter."""
     properties = {}
     for setting in settings:
         key, equals, value = setting.partition("=")
         if not equals or not key:
-            raise typer.BadParameter(f"{setting!r} is not KEY=VALUE", param_hint="--property")
+            raise typer.BadParameter(f"{setting!r} is not KEY=VALUE", param_hint=option)
         properties[key] = value
     return properties
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 
 from journal.config import Settings
-from journal.topics.commands import create_command
+from journal.topics.commands import kafkas_create_command
 from journal.topics.required_topics import RequiredTopic
 
 
@@ -26,7 +26,7 @@ def described(settings: Settings, topics: Sequence[RequiredTopic], form: TopicFo
 
 def _as_commands(settings: Settings, topics: Sequence[RequiredTopic]) -> str:
     return "\n".join(
-        create_command(
+        kafkas_create_command(
             settings.bootstrap_servers,
             topic.name,
             partitions=topic.partitions,

@@ -18,9 +18,11 @@ from confluent_kafka import (
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the module re-exports these names without saying so
     AclOperation,
     AdminClient,
+    AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
     DescribeClusterResult,
+    NewPartitions,
     NewTopic,
     ResourceType,
     TopicDescription,
@@ -113,6 +115,49 @@ class KafkaCluster:
                 raise KafkaUnavailableError(f"topic {topic} has no leaders after {timeout_s} s")
             time.sleep(_LOOK_EVERY_S)
 
+    def change(self, topic: str, partitions: int, config: Mapping[str, str], timeout_s: float) -> None:
+        """Gives a topic at least so many partitions, and these settings."""
+        limit_s, asks = _positive(timeout_s), self._access.asks(on_topic(topic, "Alter", "AlterConfigs"))
+        found = self._topics([topic], timeout_s).get(topic)
+        requests: list[Future[Any]] = []
+        if found is not None and partitions > len(found.partitions):
+            requests += (
+                self._admin()
+                .create_partitions(
+                    [NewPartitions(topic, partitions)], request_timeout=limit_s, operation_timeout=limit_s
+                )
+                .values()
+            )
+        if config:
+            entries = [
+                ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in config.items()
+            ]
+            resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+            requests += self._admin().incremental_alter_configs([resource], request_timeout=limit_s).values()
+        for request in requests:
+            try:
+                self._result(request, timeout_s)
+            except KafkaException as error:
+                raise operating_error(f"change topic {topic}", error_of(error), asks) from error
+
+    def topics(self, timeout_s: float) -> set[str]:
+        def ask(limit_s: float) -> set[str]:
+            try:
+                return set(self._admin().list_topics(timeout=_positive(limit_s)).topics)
+            except KafkaException as error:
+                raise operating_error("list topics", error_of(error)) from error
+
+        return self._patiently(timeout_s, ask)
+
+    def delete_topic(self, topic: str, timeout_s: float) -> None:
+        deadline = self._clock() + timeout_s
+        self._patiently(timeout_s, partial(self._delete, topic))
+        self._made.discard(topic)
+        while self._patiently(deadline - self._clock(), partial(self._topics, [topic], hidden=True)):
+            if self._clock() >= deadline:
+                raise KafkaUnavailableError(f"topic {topic} is still there after {timeout_s} s")
+            time.sleep(_LOOK_EVERY_S)
+
     def broker_config(self, name: str, timeout_s: float) -> dict[int, str | None]:
         """Reads a setting as `ports.Cluster` says, from all brokers that the cluster counts. A broker that has just
         died is counted for a while."""
@@ -134,6 +179,12 @@ class KafkaCluster:
 
     def group_members(self, group: str, timeout_s: float) -> list[GroupMember]:
         return self._patiently(timeout_s, partial(self._groups().members, group))
+
+    def groups(self, timeout_s: float) -> set[str]:
+        return self._patiently(timeout_s, self._groups().names)
+
+    def delete_group(self, group: str, timeout_s: float) -> None:
+        self._patiently(timeout_s, partial(self._groups().delete, group))
 
     def group_offsets(self, group: str, topic: str, timeout_s: float) -> dict[int, int]:
         found = self._patiently(timeout_s, partial(self._groups().offsets, group))
@@ -260,6 +311,17 @@ class KafkaCluster:
             if code != KafkaError.TOPIC_ALREADY_EXISTS and not is_there:
                 asks = self._access.asks(on_topic(new.topic, "Create"), on_cluster("Create"))
                 raise operating_error(f"create topic {new.topic}", error_of(error), asks) from error
+
+    def _delete(self, topic: str, timeout_s: float) -> None:
+        """Deletes a topic unless it is gone. An earlier call may have deleted it without getting the answer."""
+        limit_s = _positive(timeout_s)
+        asked = self._admin().delete_topics([topic], request_timeout=limit_s, operation_timeout=limit_s)
+        try:
+            self._result(asked[topic], timeout_s)
+        except KafkaException as error:
+            if error_of(error).code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                asks = self._access.asks(on_topic(topic, "Delete"))
+                raise operating_error(f"delete topic {topic}", error_of(error), asks) from error
 
     def _has_leaders(self, topic: str, timeout_s: float) -> bool:
         described = self._topics([topic], timeout_s).get(topic)

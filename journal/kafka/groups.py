@@ -17,7 +17,11 @@ from confluent_kafka import (
     KafkaException,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, ConsumerGroupDescription  # type: ignore[attr-defined]
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the module re-exports these names without saying so
+    AdminClient,
+    ConsumerGroupDescription,
+    ListConsumerGroupsResult,
+)
 
 from journal.errors import KafkaUnavailableError, OperatingError
 from journal.kafka.access import Access, on_group, on_topic
@@ -74,6 +78,22 @@ class GroupsClient:
             )
             for member in description.members
         ]
+
+    def names(self, timeout_s: float) -> set[str]:
+        """The groups that this client may see."""
+        try:
+            return {each.group_id for each in self._ask(_names, timeout_s).valid}
+        except KafkaException as error:
+            raise operating_error("list consumer groups", error_of(error)) from error
+
+    def delete(self, group: str, timeout_s: float) -> None:
+        """Deletes a group unless it is gone."""
+        try:
+            self._ask(partial(_deletion, group), timeout_s)
+        except KafkaException as error:
+            if error_of(error).code() != KafkaError.GROUP_ID_NOT_FOUND:
+                asks = self._access.asks(on_group(group, "Delete"))
+                raise operating_error(f"delete group {group}", error_of(error), asks) from error
 
     def offsets(self, group: str, timeout_s: float) -> dict[tuple[str, int], int]:
         """Committed offsets by (topic, partition). For partitions in an open transaction they are those before it."""
@@ -156,6 +176,14 @@ class GroupsClient:
 
 def _description(group: str, client: AdminClient) -> Future[ConsumerGroupDescription]:
     return client.describe_consumer_groups([group], request_timeout=_LONGEST_S)[group]
+
+
+def _names(client: AdminClient) -> Future[ListConsumerGroupsResult]:
+    return client.list_consumer_groups(request_timeout=_LONGEST_S)
+
+
+def _deletion(group: str, client: AdminClient) -> Future[None]:
+    return client.delete_consumer_groups([group], request_timeout=_LONGEST_S)[group]
 
 
 def _offsets(

@@ -229,6 +229,18 @@ class Cluster(Protocol):
     ) -> None:
         """Create a topic and wait until its partitions have leaders. A topic that exists is left as it is."""
 
+    def delete_topic(self, topic: str, timeout_s: float) -> None:
+        """Delete a topic for good, and wait until it is gone. One that does not exist is no error."""
+
+    def topics(self, timeout_s: float) -> set[str]:
+        """The names of all topics that this client may see."""
+
+    def groups(self, timeout_s: float) -> set[str]:
+        """The names of all consumer groups that this client may see."""
+
+    def delete_group(self, group: str, timeout_s: float) -> None:
+        """Delete a consumer group without members, with its offsets. One that does not exist is no error."""
+
     def broker_config(self, name: str, timeout_s: float) -> dict[int, str | None]:
         """The value of a broker setting on each live broker; None for a broker that does not know the setting (an older
         one)."""

@@ -6,6 +6,7 @@ from journal.errors import KafkaRefusedError
 from journal.kafka.access import access_of, on_topic
 from journal.kafka.ports import TopicState
 from journal.settings import JournalSettings
+from journal.topics.commands import config_command, create_command
 
 TIMESTAMP_BEFORE_MS_MIN = 60_000
 """Least value that a topic's message.timestamp.before.max.ms may have. Brokers also apply that setting to the markers
@@ -19,11 +20,11 @@ def fault_of_topic(settings: JournalSettings, topic: str, state: TopicState | No
 
     `state` is None if the topic does not exist. `what` is the word for the topic in the reason.
     """
-    command = f"--bootstrap-server {settings.bootstrap_servers}"
+    servers = settings.bootstrap_servers
     if state is None:
         return (
             f"{what} {topic} is not there, or nobody may see it: "
-            f"kafka-topics {command} --create --topic {topic} --replication-factor {settings.replication}"
+            f"{create_command(servers, topic, replication=settings.replication)}"
         )
     if not state.may_write:
         return f"{what} {topic} may not be written to: {_allow(settings, topic, 'Write')}"
@@ -36,8 +37,7 @@ def fault_of_topic(settings: JournalSettings, topic: str, state: TopicState | No
     if insync < settings.min_insync_replicas:
         return (
             f"{what} {topic} has min.insync.replicas={insync}, and the journal {settings.min_insync_replicas}: "
-            f"kafka-configs {command} --alter --topic {topic} "
-            f"--add-config min.insync.replicas={settings.min_insync_replicas}"
+            f"{config_command(servers, topic, {'min.insync.replicas': str(settings.min_insync_replicas)})}"
         )
     if insync > state.replication:
         return f"{what} {topic} has {state.replication} replicas and min.insync.replicas={insync}: it takes no records"
@@ -45,8 +45,8 @@ def fault_of_topic(settings: JournalSettings, topic: str, state: TopicState | No
     if before_ms < TIMESTAMP_BEFORE_MS_MIN and state.config.get("message.timestamp.type") != "LogAppendTime":
         return (
             f"{what} {topic} has {bound}={before_ms}: it may refuse the end of a transaction, "
-            f"after which the journal's writers are stuck: kafka-configs {command} --alter --topic {topic} "
-            f"--add-config {bound}={TIMESTAMP_BEFORE_MS_MIN} (or more)"
+            "after which the journal's writers are stuck: "
+            f"{config_command(servers, topic, {bound: str(TIMESTAMP_BEFORE_MS_MIN)})} (or more)"
         )
     return ""
 

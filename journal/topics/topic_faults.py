@@ -8,7 +8,7 @@ from typing import NamedTuple
 from journal.errors import TopicError
 from journal.kafka.ports import TopicState
 from journal.settings import JournalSettings
-from journal.topics.commands import config_command, create_command, delete_command, partitions_command
+from journal.topics.commands import config_command, partitions_command, remake_command
 from journal.topics.names import control_topic
 from journal.topics.required_topics import RequiredTopic
 
@@ -78,16 +78,8 @@ def _fault_of_unused(settings: JournalSettings, topic: RequiredTopic, state: Top
     if state.replication < topic.replication:
         reasons.append(_too_few_replicas(topic, state))
     if state.partitions > topic.partitions or state.replication < topic.replication:
-        commands = [
-            delete_command(servers, topic.name),
-            create_command(
-                servers,
-                topic.name,
-                partitions=topic.partitions,
-                replication=topic.replication,
-                config=topic.config,
-            ),
-        ]
+        numbers = {"partitions": topic.partitions, "replication": topic.replication}
+        commands = [remake_command(servers, topic.name, **numbers, config=topic.config)]
     return TopicFault(topic.name, reasons, wrong, " && ".join(commands))
 
 

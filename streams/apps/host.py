@@ -25,6 +25,7 @@ from journal.kafka.ports import Kafka
 from journal.process.clocks import wall_ms
 from journal.process.descriptors import require_descriptors
 from journal.table.opening import identity_of_copy, patiently
+from journal.topics.commands import create_command
 from journal.topics.made_and_checked import open_journal
 from journal.v1.journal_pb2 import Identity, NodeStatus, RoutesReport, SourcesReport
 from streams.agents.agents import Agent, AgentCalls, OperationAgents
@@ -165,8 +166,7 @@ class JournalHost(Service):
             if topic not in found:
                 servers = self.settings.bootstrap_servers
                 raise TopicError(
-                    f"topic {topic}, to which agent {name} gives, is not there: "
-                    f"kafka-topics --bootstrap-server {servers} --create --topic {topic}"
+                    f"topic {topic}, to which agent {name} gives, is not there: {create_command(servers, topic)}"
                 )
 
     def _make_changes(self, identity: Identity, slot: Slot, calls: AgentCalls, timeout_s: float) -> ChangeAgents:

@@ -129,6 +129,25 @@ def test_another_process_finds_the_running_brokers_by_their_directory(kafka: Emb
     }
 
 
+def test_a_topic_is_made_changed_and_deleted_by_a_command(kafka: EmbeddedKafka) -> None:
+    name = f"topic-{uuid.uuid4().hex}"
+
+    def done(*options: str) -> str:
+        answer = CliRunner().invoke(app, ["topic", name, "--dir", str(kafka.directory), "--json", *options])
+        assert answer.exit_code == 0, answer.output
+        return str(json.loads(answer.stdout)["done"])
+
+    with closing(KafkaCluster(ClientSettings(kafka.bootstrap_servers))) as cluster:
+        assert done("--partitions", "2", "--config", "retention.ms=-1") == "made"
+        state = cluster.describe([name], TIMEOUT_S)[name]
+        assert (state.partitions, state.config["retention.ms"]) == (2, "-1")
+        assert done("--partitions", "3", "--config", "retention.ms=60000", "--config", "segment.ms=90000") == "changed"
+        state = cluster.describe([name], TIMEOUT_S)[name]
+        assert (state.partitions, state.config["retention.ms"], state.config["segment.ms"]) == (3, "60000", "90000")
+        assert done("--delete") == "deleted" == done("--delete")
+        assert cluster.describe([name], TIMEOUT_S) == {}
+
+
 def test_other_ports_or_another_number_of_brokers_are_refused_for_a_running_cluster(kafka: EmbeddedKafka) -> None:
     with pytest.raises(EmbeddedKafkaError, match="stop it before you change its addresses"):
         EmbeddedKafka(kafka.directory, ports=[31999]).start()
