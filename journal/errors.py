@@ -116,8 +116,8 @@ class LocalDamageError(LocalStorageError):
 
 
 class ActiveNodeError(OperatingError):
-    """A command that appends finds a live active node. Ask that node with --node, or stop it; the last resort is
-    --take-over."""
+    """A command that appends finds a live active node, or `destroy` finds a node or worker. Stop it, or ask that node
+    with --node; the last resort of a command that appends is --take-over."""
 
 
 class NotActiveError(OperatingError):

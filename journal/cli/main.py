@@ -46,6 +46,7 @@ COMMANDS: Mapping[str, Command] = {
     "verify": Command("verify.verify", "verify", "Check the tables and the loaded state against the WAL."),
     "repair": Command("repair", "app", "Mend a journal by hand: skip, control, table."),
     "trim": Command("trim", "trim", "Delete the beginning of the WAL, which tables and archive no longer need."),
+    "destroy": Command("destroy", "destroy", "Delete a journal for good: topics, groups, and what this machine keeps."),
     "spark": Command("spark.spark", "app", "Spark: its packages, a look at what it reads, and its jobs."),
     "demo": Command(
         "flights.demo", "demo", "Run a year of flights through the journal, with a failover in the middle."

@@ -82,7 +82,7 @@ class GroupsClient:
     def names(self, timeout_s: float) -> set[str]:
         """The groups that this client may see."""
         try:
-            return {each.group_id for each in self._ask(_names, timeout_s).valid}
+            return {each.group_id for each in self._ask(_names, timeout_s).valid or ()}
         except KafkaException as error:
             raise operating_error("list consumer groups", error_of(error)) from error
 

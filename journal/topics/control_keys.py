@@ -10,6 +10,7 @@ from journal.topics.names import control_topic
 IDENTITY_KEY = b"journal"
 EPOCH_KEY = b"epoch"
 RELEASED_KEY = b"released"
+DESTROYED_KEY = b"destroyed"
 HAND_OVER_KEY = b"hand-over"
 SOURCES_KEY = b"sources"
 CHECK_KEY = b"check"

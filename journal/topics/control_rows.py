@@ -1,8 +1,9 @@
 """Control rows: what `<name>.control` holds, and how its records become rows.
 
-The rows are the journal's identity, its epoch counter, releases, hand-overs, skip requests, reports of nodes, routes
-and sources, and marks of archives and trims. An activation depends on some of them: one of these that cannot be read is
-an error. The others are advice, and one that cannot be read counts as absent: no report may hide who may write.
+The rows are the journal's identity, its epoch counter, releases, its destruction, hand-overs, skip requests, reports of
+nodes, routes and sources, and marks of archives and trims. An activation depends on some of them: one of these that
+cannot be read is an error. The others are advice, and one that cannot be read counts as absent: no report may hide who
+may write.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from journal.errors import RowError, TopicError
 from journal.kafka.ports import LogRecord
 from journal.v1.journal_pb2 import (
     Archive,
+    Destroyed,
     Epoch,
     HandOver,
     Identity,
@@ -48,6 +50,7 @@ class ControlRows:
     identity: Identity | None = None
     epoch: Epoch = field(default_factory=Epoch)
     released: Released | None = None
+    destroyed: Destroyed | None = None
     skips: dict[tuple[int, int], SkipRequest] = field(default_factory=dict)
     """By shard and WAL offset."""
     hand_over: HandOver | None = None
@@ -64,10 +67,25 @@ class ControlRows:
     """By key, the rows that an activation depends on and that cannot be read. Only `repair control` works with some."""
 
     def require_identity(self, journal: str) -> Identity:
-        """The identity. Raises TopicError for a journal that `init` has not made."""
+        """The identity. Raises TopicError for a journal that `init` has not made, or that `destroy` has begun to
+        delete."""
+        self.require_not_destroyed(journal)
         if self.identity is None:
             raise TopicError(f"journal {journal} is not initialised: run `kafka-journal init -j {journal}`")
         return self.identity
+
+    def require_not_destroyed(self, journal: str) -> None:
+        """Raises TopicError for a journal that `destroy` has begun to delete."""
+        if self.destroyed is not None:
+            raise destroyed_journal(journal, self.destroyed)
+
+
+def destroyed_journal(journal: str, row: Destroyed) -> TopicError:
+    """The error for a journal that is half deleted. It names the command that deletes the rest."""
+    return TopicError(
+        f"journal {journal} is being destroyed, which {row.operator} has begun: `kafka-journal destroy {journal}` "
+        "deletes what is left of it"
+    )
 
 
 Entry = Callable[[LogRecord, Any], tuple[object, object]]
@@ -105,6 +123,7 @@ _KINDS: dict[bytes, _RowKind] = {
     b"journal": _RowKind("identity", Identity, True),
     b"epoch": _RowKind("epoch", Epoch, True),
     b"released": _RowKind("released", Released, True),
+    b"destroyed": _RowKind("destroyed", Destroyed, True),
     b"skip": _RowKind("skips", SkipRequest, True, _of_offset),
     b"hand-over": _RowKind("hand_over", HandOver, False),
     b"node": _RowKind("nodes", NodeStatus, False, _of_node),

@@ -69,8 +69,10 @@ class ControlRepairer:
         """Read the topics and make a plan. It writes nothing, but makes the control topic if that is gone. Raises
         RepairError if there is nothing to mend, or if nothing tells what the journal was, and TopicError for topics
         that do not fit together."""
-        evidence = self._evidence()
+        shards = self._shards()
         rows = prove_control(self._kafka, self._settings.journal, self._clock, self._timeout_s, repairing=True)
+        rows.require_not_destroyed(self._settings.journal)
+        evidence = self._evidence(shards)
         identity = rows.identity
         is_same = identity is not None and (identity.journal, identity.shards) == (evidence.uuid, evidence.shards)
         counter = rows.epoch if rows.epoch.journal in (b"", evidence.uuid) else Epoch()
@@ -136,7 +138,8 @@ class ControlRepairer:
 
     # ---- what is there ---------------------------------------------------------------------------------------------
 
-    def _evidence(self) -> Evidence:
+    def _shards(self) -> int:
+        """The number of shards that the topics have, once there is a control topic."""
         name = self._settings.journal
         wal, table = wal_topic(name), table_topic(name)
         with closing(self._kafka.cluster()) as cluster:
@@ -149,9 +152,13 @@ class ControlRepairer:
                 raise TopicError(f"{wal} has {shards} partitions, and {table} {found[table].partitions}")
             control, config = control_topic(name), topic_configs(self._settings)[control_topic(name)]
             cluster.create(control, 1, self._settings.replication, config, self._timeout_s)
+        return shards
+
+    def _evidence(self, shards: int) -> Evidence:
+        name = self._settings.journal
         uuid = self._uuid_of(shards)
         tails = read_tails(self._kafka, name, uuid, shards, self._clock, self._timeout_s)
-        with closing(MarkReader(self._kafka, table, self._clock)) as marks:
+        with closing(MarkReader(self._kafka, table_topic(name), self._clock)) as marks:
             found_marks = marks.newest_of(range(shards), self._timeout_s)
         newest = [found_marks[shard].mark for shard in range(shards)]
         epochs = [max(tail.epoch, mark.epoch) for tail, mark in zip(tails, newest, strict=True)]

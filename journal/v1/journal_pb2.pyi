@@ -745,6 +745,36 @@ class Released(_message.Message):
 Global___Released: _TypeAlias = Released  # noqa: Y015
 
 @_typing.final
+class Destroyed(_message.Message):
+    """Control row "destroyed": an operator has begun to destroy the journal. Nobody serves it any more, and only `destroy` goes
+    on with it. The row is written with a new epoch in one transaction, and goes with the topic.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOURNAL_FIELD_NUMBER: _builtins.int
+    OPERATOR_FIELD_NUMBER: _builtins.int
+    TIMESTAMP_FIELD_NUMBER: _builtins.int
+    journal: _builtins.bytes
+    operator: _builtins.str
+    timestamp: _builtins.int
+    """ms since 1970"""
+    def __init__(
+        self,
+        *,
+        journal: _builtins.bytes = ...,
+        operator: _builtins.str = ...,
+        timestamp: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["journal", b"journal", "operator", b"operator", "timestamp", b"timestamp"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Destroyed: _TypeAlias = Destroyed  # noqa: Y015
+
+@_typing.final
 class HandOver(_message.Message):
     """Control row "hand-over": somebody asks the active node of this epoch to leave in favour of a standby. Advice: a node
     of another epoch ignores it.

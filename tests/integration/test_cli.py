@@ -216,6 +216,8 @@ def test_an_active_node_is_named_and_only_fenced_when_asked(cli: Cli) -> None:
         assert "node the-first-node is active in epoch 1" in said
         assert "--take-over" in said
         assert cli.json("status")["node"]["state"] == "active"
+        worker = f"is a member of kafka-journal.{cli.journal}.worker: stop it first"
+        assert worker in cli.fails("destroy", cli.journal, "--yes")
         assert cli.json("apply", "-", "--take-over", stdin=second)["epoch"] == 2
         _, said_by_first = node.communicate(b'{"op":"add","id":3}\n' * 2, timeout=TIMEOUT_S)
         assert node.returncode == 1
@@ -225,6 +227,28 @@ def test_an_active_node_is_named_and_only_fenced_when_asked(cli: Cli) -> None:
         node.kill()
         node.wait()
     assert [line["id"] for line in cli.dump()] == [1, 2]
+
+
+def test_a_destroyed_journal_is_gone_and_a_new_one_of_its_name_begins_anew(idle: Cli, admin: AdminClient) -> None:
+    with idle.worker():
+        node = idle.active_node()
+        assert [line["id"] for line in idle.dump()] == [1]
+    try:
+        assert "node the-first-node is active in epoch 1" in idle.fails("destroy", idle.journal, "--yes")
+    finally:
+        node.kill()
+        node.wait()
+    local = idle.directory / idle.journal
+    assert local.is_dir()
+    assert f"whether journal {idle.journal} is to be deleted: give --yes" in idle.fails("destroy", idle.journal, code=2)
+    told = idle.json("destroy", idle.journal, "--yes")
+    assert told["deleted"]["topics"] == [f"{idle.journal}.{topic}" for topic in ("table", "wal", "control")]
+    assert told["deleted"]["groups"] == [f"kafka-journal.{idle.journal}.worker"]
+    assert str(local) in told["deleted"]["directories"]
+    assert not local.exists()
+    assert [name for name in admin.list_topics(timeout=TIMEOUT_S).topics if name.startswith(idle.journal)] == []
+    assert "nothing of it is in Kafka" in idle.fails("destroy", idle.journal, "--yes")
+    assert idle.json("init", "--shards", 2)["epoch"] == 0
 
 
 def test_an_interrupted_apply_leaves_a_journal_that_the_next_one_may_use(cli: Cli) -> None:

@@ -197,6 +197,24 @@ class SimulatedCluster:
             raise KafkaRefusedError(f"create topic {topic}: replication {replication}: too few brokers")
         broker.create_topic(topic, partitions, replication, config)
 
+    def topics(self, timeout_s: float) -> set[str]:
+        return set(self._asked(timeout_s).topics)
+
+    def groups(self, timeout_s: float) -> set[str]:
+        broker = self._asked(timeout_s)
+        return {*broker.groups, *broker.group_offsets}
+
+    def delete_topic(self, topic: str, timeout_s: float) -> None:
+        broker = self._asked(timeout_s)
+        if topic in broker.topics:
+            broker.delete_topic(topic)
+
+    def delete_group(self, group: str, timeout_s: float) -> None:
+        broker = self._asked(timeout_s)
+        if broker.groups.pop(group, ()):
+            raise KafkaRefusedError(f"delete group {group}: it has members")
+        broker.group_offsets.pop(group, None)
+
     def broker_config(self, name: str, timeout_s: float) -> dict[int, str | None]:
         return {broker: config.get(name) for broker, config in self._asked(timeout_s).broker_config.items()}
 

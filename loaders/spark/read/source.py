@@ -18,8 +18,10 @@ from pyspark.sql import functions as F
 
 from journal.errors import ConfigError, RowError, TopicError
 from journal.kafka.access import Access, access_of
+from journal.topics.control_keys import DESTROYED_KEY, EPOCH_KEY, IDENTITY_KEY
+from journal.topics.control_rows import destroyed_journal
 from journal.topics.names import control_topic, table_topic, wal_topic
-from journal.v1.journal_pb2 import Archive, Identity, SkipRequest, Trim
+from journal.v1.journal_pb2 import Archive, Destroyed, Identity, SkipRequest, Trim
 from loaders.spark.read.client_options import java_options
 from loaders.spark.session.failures import journal_errors
 from loaders.spark.session.wire import FORMAT, MAGIC
@@ -31,8 +33,6 @@ log = logging.getLogger(__name__)
 
 _Message = TypeVar("_Message", bound=Message)
 
-IDENTITY_KEY = b"journal"
-EPOCH_KEY = b"epoch"
 ARCHIVE_KEYS, TRIM_KEYS, SKIP_KEYS = b"archive/", b"trim/", b"skip/"
 EARLIEST, LATEST = -2, -1
 """In the place of an offset: where the partition starts, or where it ends."""
@@ -182,6 +182,8 @@ def identity_and_begun(spark: SparkSession, source: JournalSource) -> tuple[Jour
 def control(spark: SparkSession, source: JournalSource) -> Control:
     """The control rows, read at once. Raises the errors of `identity`."""
     found = _control_rows(spark, source)
+    if DESTROYED_KEY in found:
+        raise destroyed_journal(source.journal, Destroyed.FromString(bytes(found[DESTROYED_KEY]["value"])))
     if IDENTITY_KEY not in found:
         raise TopicError(f"journal {source.journal} is not initialised: run `kafka-journal init -j {source.journal}`")
     told = _identity(source, found[IDENTITY_KEY])
@@ -213,7 +215,7 @@ def _advice(
 def _control_rows(spark: SparkSession, source: JournalSource) -> dict[bytes, Row]:
     """The newest row of each key, without deleted ones. There is one partition and few keys, so a shuffle would cost
     more."""
-    wanted = F.col("key").isin(IDENTITY_KEY, EPOCH_KEY)
+    wanted = F.col("key").isin(IDENTITY_KEY, EPOCH_KEY, DESTROYED_KEY)
     for keys in (ARCHIVE_KEYS, TRIM_KEYS, SKIP_KEYS):
         wanted |= F.substring("key", 1, len(keys)) == F.lit(keys)
     rows = batch(spark, source, source.control).where(wanted)

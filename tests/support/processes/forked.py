@@ -26,7 +26,20 @@ _LOCK = threading.Lock()
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["tests.support.processes.forked_imports"])
 FORKED = frozenset(
-    {"apply", "dump", "explain", "init", "messages", "queues", "receive", "repair", "routes", "send", "status"}
+    {
+        "apply",
+        "destroy",
+        "dump",
+        "explain",
+        "init",
+        "messages",
+        "queues",
+        "receive",
+        "repair",
+        "routes",
+        "send",
+        "status",
+    }
     | {"trim", "tx", "verify"}
 )
 """Commands that are short. Their modules and the worker's are what `tests.support.processes.forked_imports` imports."""

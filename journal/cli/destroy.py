@@ -1,0 +1,136 @@
+"""`kafka-journal destroy` deletes a journal for good: its topics, its groups, and what this machine keeps of it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from journal.cli.common import (
+    Chosen,
+    JsonOption,
+    YesOption,
+    journal_command,
+    operator,
+    print_facts,
+    print_json,
+    print_note,
+    shown_if_long,
+)
+from journal.cli.first_contact import first_contact
+from journal.cli.reading import copies_directory
+from journal.config import Settings
+from journal.errors import ActiveNodeError, ConfigError, LocalStorageError
+from journal.kafka.clients import kafka_of
+from journal.process.clocks import wall_ms
+from journal.topics.names import wal_topic
+from journal.upkeep.destroying import Destroyer, Destruction
+from loaders.node.liveness import is_writing, last_active
+
+
+@journal_command
+def destroy(
+    chosen: Chosen,
+    name: Annotated[str, typer.Argument(help="The journal's name.")],
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete a journal for good: its topics, its consumer groups, and the local copies of this machine.
+
+    It is refused while a node or worker is there. If it is interrupted, run it again: until then every other command
+    refuses the journal.
+    """
+    if chosen.journal is not None:
+        raise ConfigError("destroy takes the journal's name as its argument, and no -j")
+    settings = replace(chosen, journal=name).settings()
+    destroyer = Destroyer(
+        kafka_of(settings),
+        settings,
+        operator=operator(),
+        nonce=os.urandom(16),
+        clock=time.monotonic,
+        wall_ms=wall_ms,
+    )
+    with first_contact(settings):
+        found = destroyer.plan()
+    _require_silence(settings, found)
+    local = [each for each in (settings.journal_directory, copies_directory() / settings.journal) if each.exists()]
+    _confirm(settings.journal, found, local, yes=yes)
+    with shown_if_long("destroy"):
+        destroyer.delete(found, lambda: _delete_local(local))
+    deleted = {
+        "topics": list(found.topics),
+        "groups": list(found.groups),
+        "directories": [str(directory) for directory in local],
+    }
+    remains = _remains(found)
+    if as_json:
+        print_json({"journal": settings.journal, "deleted": deleted, "remains": remains})
+        return
+    print_facts(f"deleted of journal {settings.journal}", {what: ", ".join(each) for what, each in deleted.items()})
+    for line in remains:
+        print_note(f"remains: {line}")
+
+
+def _require_silence(settings: Settings, found: Destruction) -> None:
+    """Raises ActiveNodeError if the WAL grows, as it does while a broker has the journal that is a member of no
+    group."""
+    last, topic = last_active(found.rows), wal_topic(settings.journal)
+    if last is None or last.released or found.rows.destroyed or not found.rows.identity or topic not in found.topics:
+        return
+    with shown_if_long("other nodes"):
+        grows = is_writing(
+            kafka_of(settings),
+            settings.journal,
+            found.rows.identity.shards,
+            clock=time.monotonic,
+            pause=time.sleep,
+            watch_s=last.silence_s(settings.fence_check_ms / 1000),
+        )
+    if grows:
+        raise ActiveNodeError(
+            f"node {last.node} is active in epoch {last.epoch} of journal {settings.journal}: stop it"
+        )
+
+
+def _confirm(journal: str, found: Destruction, local: Sequence[Path], *, yes: bool) -> None:
+    """Have the user type the journal's name, unless `yes`. Ends the command with exit code 1 for another name."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise ConfigError(f"nobody is asked here whether journal {journal} is to be deleted: give --yes")
+    for what in (*found.topics, *found.groups, *local):
+        print_note(f"is to be deleted: {what}")
+    if typer.prompt(f"Type {journal} to delete all of it", err=True) != journal:
+        print_note("nothing was deleted")
+        raise typer.Exit(1)
+
+
+def _delete_local(directories: Sequence[Path]) -> None:
+    for directory in directories:
+        try:
+            shutil.rmtree(directory)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise LocalStorageError(f"{directory} cannot be deleted: {error}; mend that, and call again") from error
+
+
+def _remains(found: Destruction) -> list[str]:
+    """What is no part of the journal, or on other machines."""
+    rows = found.rows
+    hosts = {node.status.host for node in rows.nodes.values()} - {socket.gethostname(), ""}
+    return [
+        *(f"the archive at {path}" for path in sorted({archive.path for archive in rows.archives.values()})),
+        *(f"the local copies on {host}" for host in sorted(hosts)),
+        *(["topics of routes and sources"] if rows.routes or rows.source_topics else []),
+        "tables and analytics that Spark has written, and local copies of workers on other machines, if there are any",
+    ]
