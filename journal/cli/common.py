@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
@@ -57,6 +57,8 @@ ConfigOption = Annotated[Path | None, typer.Option("--config", help="A TOML file
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on standard output instead of text.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 TakeOverOption = Annotated[bool, typer.Option("--take-over", help="Fence the active node instead of refusing.")]
+
+T = TypeVar("T")
 
 errors = Console(stderr=True)
 
@@ -212,18 +214,27 @@ def print_line(text: str) -> None:
 
 def confirm(question: str, *, yes: bool) -> None:
     """Ask on standard error, unless `yes`. Ends the command with exit code 1 if the answer is no or there is none."""
-    if yes:
-        return
+    if not yes and not _answered(lambda: typer.confirm(escaped(question), err=True)):
+        raise typer.Abort
+
+
+def confirm_by_name(question: str, name: str, *, yes: bool) -> None:
+    """Have the user type a name, unless `yes`. Ends the command with exit code 1 if another one or none is typed."""
+    if not yes and _answered(lambda: typer.prompt(escaped(question), err=True)) != name:
+        print_error(f"error: that is not {name}: nothing was done")
+        raise typer.Exit(1)
+
+
+def _answered(ask: Callable[[], T]) -> T:
+    """The answer to a question. Ends the command with exit code 1 if nobody can answer."""
     try:
-        agreed = typer.confirm(escaped(question), err=True)
+        return ask()
     except typer.Abort:
         if sys.stdin.isatty():
             raise
         typer.echo(err=True)
         print_error("error: nobody answered, as standard input has ended: --yes answers the question")
         raise typer.Exit(1) from None
-    if not agreed:
-        raise typer.Abort
 
 
 def operator() -> str:

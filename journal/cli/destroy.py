@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,6 +17,7 @@ from journal.cli.common import (
     Chosen,
     JsonOption,
     YesOption,
+    confirm_by_name,
     journal_command,
     operator,
     print_facts,
@@ -63,7 +63,10 @@ def destroy(
         found = destroyer.plan()
     _require_silence(settings, found)
     local = [each for each in (settings.journal_directory, copies_directory() / settings.journal) if each.exists()]
-    _confirm(settings.journal, found, local, yes=yes)
+    if not yes:
+        for what in (*found.topics, *found.groups, *local):
+            print_note(f"is to be deleted: {what}")
+    confirm_by_name(f"Type {settings.journal} to delete all of it", settings.journal, yes=yes)
     with shown_if_long("destroy"):
         destroyer.delete(found, lambda: _delete_local(local))
     deleted = {
@@ -99,19 +102,6 @@ def _require_silence(settings: Settings, found: Destruction) -> None:
         raise ActiveNodeError(
             f"node {last.node} is active in epoch {last.epoch} of journal {settings.journal}: stop it"
         )
-
-
-def _confirm(journal: str, found: Destruction, local: Sequence[Path], *, yes: bool) -> None:
-    """Have the user type the journal's name, unless `yes`. Ends the command with exit code 1 for another name."""
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise ConfigError(f"nobody is asked here whether journal {journal} is to be deleted: give --yes")
-    for what in (*found.topics, *found.groups, *local):
-        print_note(f"is to be deleted: {what}")
-    if typer.prompt(f"Type {journal} to delete all of it", err=True) != journal:
-        print_note("nothing was deleted")
-        raise typer.Exit(1)
 
 
 def _delete_local(directories: Sequence[Path]) -> None:

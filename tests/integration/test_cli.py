@@ -240,7 +240,8 @@ def test_a_destroyed_journal_is_gone_and_a_new_one_of_its_name_begins_anew(idle:
         node.wait()
     local = idle.directory / idle.journal
     assert local.is_dir()
-    assert f"whether journal {idle.journal} is to be deleted: give --yes" in idle.fails("destroy", idle.journal, code=2)
+    assert "--yes answers the question" in idle.fails("destroy", idle.journal)
+    assert "nothing was done" in idle.fails("destroy", idle.journal, stdin="another\n")
     told = idle.json("destroy", idle.journal, "--yes")
     assert told["deleted"]["topics"] == [f"{idle.journal}.{topic}" for topic in ("table", "wal", "control")]
     assert told["deleted"]["groups"] == [f"kafka-journal.{idle.journal}.worker"]
