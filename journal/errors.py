@@ -107,6 +107,10 @@ class TopicError(OperatingError):
         self.faults = faults
 
 
+class NoJournalError(TopicError):
+    """There is no journal of this name on these brokers. Run `init`, or mend the name or the addresses."""
+
+
 class LocalStorageError(OperatingError):
     """The local RocksDB copy cannot be opened, written or read (full disk, permissions, another process)."""
 

@@ -13,7 +13,7 @@ from journal.cli.first_contact import first_contact
 from journal.cli.status.gate_stops import GateStops
 from journal.cli.status.shard_stops import lines_of_stops, stops_now
 from journal.config import Settings
-from journal.disk.slots import take_slot
+from journal.disk.slots import leaving_nothing_of_no_journal, take_slot
 from journal.errors import GateTimeoutError, OperatingError
 from journal.journal import BlockingJournal
 from journal.kafka.clients import kafka_of
@@ -35,33 +35,34 @@ def activated_journal(
     Raises ActiveNodeError unless `take_over`, and GateTimeoutError, which names what stops shards; it comes within
     seconds if only `repair` mends that.
     """
-    slot = take_slot(settings.journal_directory, "command")
-    look = partial(stops_now, kafka_of(settings), settings.journal, timeout_s=_LOOK_S)
-    stops = GateStops(settings.journal, look, clock=time.monotonic, beside=in_thread)
-    journal = BlockingJournal(settings, copy_name=f"{slot.path.name}/tables", progress=progress, at_gate=stops)
-    try:
-        with ended_by_sigterm_as_by_ctrl_c():
-            with first_contact(settings):
-                rows = journal.start()
-            if not take_over:
-                require_no_active_node(
-                    kafka_of(settings),
-                    settings.journal,
-                    rows,
-                    clock=time.monotonic,
-                    pause=_pause_showing(progress),
-                    fence_check_s=settings.fence_check_ms / 1000,
-                )
-            try:
-                report = journal.activate(loader)
-            except GateTimeoutError as error:
-                if stops.told:
-                    raise
-                raise GateTimeoutError("\n".join([str(error), *_stops(settings, range(journal.shards))])) from error
-            yield journal, report
-    finally:
-        journal.close()
-        slot.release()
+    with leaving_nothing_of_no_journal(settings.journal_directory):
+        slot = take_slot(settings.journal_directory, "command")
+        look = partial(stops_now, kafka_of(settings), settings.journal, timeout_s=_LOOK_S)
+        stops = GateStops(settings.journal, look, clock=time.monotonic, beside=in_thread)
+        journal = BlockingJournal(settings, copy_name=f"{slot.path.name}/tables", progress=progress, at_gate=stops)
+        try:
+            with ended_by_sigterm_as_by_ctrl_c():
+                with first_contact(settings):
+                    rows = journal.start()
+                if not take_over:
+                    require_no_active_node(
+                        kafka_of(settings),
+                        settings.journal,
+                        rows,
+                        clock=time.monotonic,
+                        pause=_pause_showing(progress),
+                        fence_check_s=settings.fence_check_ms / 1000,
+                    )
+                try:
+                    report = journal.activate(loader)
+                except GateTimeoutError as error:
+                    if stops.told:
+                        raise
+                    raise GateTimeoutError("\n".join([str(error), *_stops(settings, range(journal.shards))])) from error
+                yield journal, report
+        finally:
+            journal.close()
+            slot.release()
 
 
 def _stops(settings: Settings, shards: Collection[int]) -> list[str]:

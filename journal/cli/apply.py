@@ -23,7 +23,7 @@ from journal.cli.common import (
     print_note,
     said_if_cut_off,
 )
-from journal.cli.script import apply_operation, parse_line
+from journal.cli.script import apply_operation, checked_lines, parse_line
 from journal.cli.tables import print_facts
 from journal.errors import ScriptError
 from journal.journal import BlockingJournal
@@ -42,14 +42,16 @@ def apply(
 ) -> None:
     """Activate the journal, append the operations of a script in order, and close.
 
-    A bad line ends the command with its number; the operations before that line are in the journal. A command that is
+    A bad line ends the command with its number. A line of a file that is no operation, or the first one of a pipe, does
+    so before the journal is activated. The operations before any other bad line are in the journal. A command that is
     interrupted says up to which line they are.
     """
     settings = chosen.settings()
     applied = Applied()
     with (
         said_if_cut_off(lambda: _cut_off(applied, as_json=as_json), lambda: applied.operations > 0),
-        nullcontext(sys.stdin.buffer) if file == "-" else _opened(file) as lines,
+        nullcontext(sys.stdin.buffer) if file == "-" else _opened(file) as script,
+        nullcontext(checked_lines(script)) as lines,
         StepProgress() as progress,
         activated_journal(settings, take_over=take_over, progress=progress) as (opened, report),
     ):

@@ -28,7 +28,7 @@ from journal.cli.common import (
 from journal.cli.first_contact import first_contact
 from journal.cli.reading import copies_directory
 from journal.config import Settings
-from journal.errors import ActiveNodeError, ConfigError, LocalStorageError
+from journal.errors import ActiveNodeError, ConfigError, LocalStorageError, NoJournalError
 from journal.kafka.clients import kafka_of
 from journal.process.clocks import wall_ms
 from journal.topics.names import wal_topic
@@ -63,6 +63,8 @@ def destroy(
         found = destroyer.plan()
     _require_silence(settings, found)
     local = [each for each in (settings.journal_directory, copies_directory() / settings.journal) if each.exists()]
+    if not (found.topics or found.groups or local):
+        raise NoJournalError(f"there is no journal {settings.journal}: nothing of it is in Kafka, or on this machine")
     if not yes:
         for what in (*found.topics, *found.groups, *local):
             print_note(f"is to be deleted: {what}")

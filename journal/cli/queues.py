@@ -23,7 +23,7 @@ _DEFAULT_LIMIT = 100
 @journal_command
 def queues(chosen: Chosen, node: NodeOption = None, as_json: JsonOption = False) -> None:
     """Show the queues and what is in them: depth, bytes, held messages and their holders, scheduled messages, the
-    oldest one.
+    oldest one. The bytes are those of bodies, with their addresses, headers and properties as the journal has them.
 
     They are shown as of the WAL's committed end. It needs no worker and disturbs nobody.
     """
@@ -63,7 +63,10 @@ def messages(
     node: NodeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the messages of a queue in delivery order. Nothing is consumed and nobody is disturbed."""
+    """Show the messages of a queue in delivery order. Nothing is consumed and nobody is disturbed.
+
+    A message's bytes are those of its body, with its address, headers and properties as the journal has them.
+    """
     now_ms = wall_ms()
     with looking(chosen.settings(), node) as looks:
         total, lines = looks.messages(queue, limit)

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import Any, BinaryIO
 
 from journal.append.completion import Completion
 from journal.errors import CallerError, FullError, QueueFullError, ScriptError
@@ -54,6 +55,22 @@ def parse_line(text: bytes | str, line: int) -> dict[str, Any]:
         raise ScriptError(line, "replaceable must be true or false")
     op["data"] = _decode(op.get("data", ""), line)
     return op
+
+
+def checked_lines(script: BinaryIO) -> Iterable[bytes]:
+    """The lines of a script, once it is known that they are operations: all of a file, and the first one of what can be
+    read only once. Raises ScriptError."""
+    if not script.seekable():
+        first = script.readline()
+        if first.strip():
+            parse_line(first, 1)
+        return chain([first], script)
+    place = script.tell()
+    for number, text in enumerate(script, start=1):
+        if text.strip():
+            parse_line(text, number)
+    script.seek(place)
+    return script
 
 
 class _GivenTwiceError(ValueError):

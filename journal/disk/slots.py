@@ -10,12 +10,15 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import shutil
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
-from journal.errors import LocalStorageError
+from journal.errors import LocalStorageError, NoJournalError
 
 log = logging.getLogger(__name__)
 
@@ -138,6 +141,18 @@ def take_slot(parent: Path, prefix: str, *, ending_wait_s: float = ENDING_WAIT_S
     until = time.monotonic() + ending_wait_s
     paths = (parent / f"{prefix}-{number}" for number in count())
     return next(slot for path in paths if (slot := _hold_in_time(path, until)) is not None)
+
+
+@contextmanager
+def leaving_nothing_of_no_journal(directory: Path) -> Iterator[None]:
+    """Delete the directory of a journal that there is not, if it was made meanwhile: its name may be mistyped."""
+    was_there = directory.exists()
+    try:
+        yield
+    except NoJournalError:
+        if not was_there:
+            shutil.rmtree(directory, ignore_errors=True)
+        raise
 
 
 def _hold_in_time(path: Path, until: float) -> Slot | None:

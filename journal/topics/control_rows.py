@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError, Message
 
-from journal.errors import RowError, TopicError
+from journal.errors import NoJournalError, RowError, TopicError
 from journal.kafka.ports import LogRecord
 from journal.v1.journal_pb2 import (
     Archive,
@@ -67,11 +67,11 @@ class ControlRows:
     """By key, the rows that an activation depends on and that cannot be read. Only `repair control` works with some."""
 
     def require_identity(self, journal: str) -> Identity:
-        """The identity. Raises TopicError for a journal that `init` has not made, or that `destroy` has begun to
-        delete."""
+        """The identity. Raises NoJournalError for a journal that `init` has not made, and TopicError for one that
+        `destroy` has begun to delete."""
         self.require_not_destroyed(journal)
         if self.identity is None:
-            raise TopicError(f"journal {journal} is not initialised: run `kafka-journal init -j {journal}`")
+            raise NoJournalError(f"journal {journal} is not initialised: run `kafka-journal init -j {journal}`")
         return self.identity
 
     def require_not_destroyed(self, journal: str) -> None:

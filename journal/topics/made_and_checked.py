@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from contextlib import closing
 
-from journal.errors import FatalProducerError, TopicError
+from journal.errors import FatalProducerError, NoJournalError, TopicError
 from journal.kafka.ports import LOOK_MS, Cluster, Kafka
 from journal.process.clocks import Clock
 from journal.settings import JournalSettings
@@ -150,10 +150,12 @@ def _write_identity(
 def open_journal(kafka: Kafka, settings: JournalSettings, *, clock: Clock, timeout_s: float) -> ControlRows:
     """The control rows of a journal that `init` made, after checking its topics.
 
-    Raises TopicError, ControlLostError."""
+    Raises NoJournalError, TopicError, ControlLostError."""
     with closing(kafka.cluster()) as cluster:
         if control_topic(settings.journal) not in cluster.describe([control_topic(settings.journal)], timeout_s):
-            raise TopicError(f"there is no journal {settings.journal}: run `kafka-journal init -j {settings.journal}`")
+            raise NoJournalError(
+                f"there is no journal {settings.journal}: run `kafka-journal init -j {settings.journal}`"
+            )
         rows = _rows(kafka, cluster, settings.journal, clock, timeout_s)
         check_journal(cluster, settings, rows.require_identity(settings.journal), timeout_s)
     return rows

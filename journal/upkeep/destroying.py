@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from contextlib import closing
 from dataclasses import dataclass
 
-from journal.errors import ActiveNodeError, TopicError
+from journal.errors import ActiveNodeError
 from journal.kafka.ports import Cluster, Kafka
 from journal.limits import NODE_BYTES_MAX
 from journal.process.clocks import Clock
@@ -50,16 +50,13 @@ class Destroyer:
         self._timeout_s = settings.request_timeout_ms / 1000
 
     def plan(self) -> Destruction:
-        """What is there. It writes nothing. Raises ActiveNodeError while a node or a worker is a member of a group, and
-        TopicError if nothing of the journal is in Kafka."""
+        """What is there. It writes nothing. Raises ActiveNodeError while a node or a worker is a member of a group."""
         own, control = OwnTopics(self._journal), control_topic(self._journal)
         with closing(self._kafka.cluster()) as cluster:
             topics = sorted(each for each in cluster.topics(self._timeout_s) if each in own)
             beginning = client_name(self._journal, "")
             groups = sorted(each for each in cluster.groups(self._timeout_s) if each.startswith(beginning))
             self._require_no_members(cluster, groups)
-        if not topics and not groups:
-            raise TopicError(f"there is no journal {self._journal}: nothing of it is in Kafka")
         rows = ControlRows()
         if control in topics:
             topics.remove(control)

@@ -17,7 +17,7 @@ from types import TracebackType
 
 from journal.activate.copy import TableCopy
 from journal.config import Settings
-from journal.disk.slots import take_slot
+from journal.disk.slots import leaving_nothing_of_no_journal, take_slot
 from journal.errors import ConfigError, DeadlineError, JournalError, StateError
 from journal.kafka.clients import kafka_of
 from journal.load.loading import Loader
@@ -88,13 +88,14 @@ class Node:
             raise StateError(f"the node is {self.role.value}")
         settings = self._settings
         kafka = kafka_of(settings)
-        slot = take_slot(settings.journal_directory, "node")
-        copy = TableCopy(settings, slot=slot, kafka=kafka)
-        try:
-            rows = copy.open()
-        except BaseException:
-            slot.release()
-            raise
+        with leaving_nothing_of_no_journal(settings.journal_directory):
+            slot = take_slot(settings.journal_directory, "node")
+            copy = TableCopy(settings, slot=slot, kafka=kafka)
+            try:
+                rows = copy.open()
+            except BaseException:
+                slot.release()
+                raise
         surroundings = surroundings_of(settings, kafka, copy)
         life = self._life = NodeLife(
             settings, surroundings, copy, rows, self._standing, self._hooks, self._owner, self._asked, stop=self._stop

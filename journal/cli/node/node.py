@@ -82,11 +82,12 @@ def serve(settings: Settings, worker: Sequence[str] | None, stop: threading.Even
     from journal.cli.node.handover import wait_for_successor
     from journal.cli.node.store import StoreOwner
     from journal.cli.worker.children import running_workers
+    from journal.disk.slots import leaving_nothing_of_no_journal
     from journal.errors import StateError
     from loaders.node.node import Node
     from loaders.node.roles import Role
 
-    with ExitStack() as ending:
+    with leaving_nothing_of_no_journal(settings.journal_directory), ExitStack() as ending:
         owner = ending.enter_context(StoreOwner(settings))
         serving = Node(
             settings,

@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError, Message
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from journal.errors import ConfigError, RowError, TopicError
+from journal.errors import ConfigError, NoJournalError, RowError
 from journal.kafka.access import Access, access_of
 from journal.topics.control_keys import DESTROYED_KEY, EPOCH_KEY, IDENTITY_KEY
 from journal.topics.control_rows import destroyed_journal
@@ -169,7 +169,7 @@ def stream_topics(
 
 
 def identity(spark: SparkSession, source: JournalSource) -> JournalIdentity:
-    """The journal's identity. Raises TopicError for a journal that `init` has not made, RowError for one of another
+    """The journal's identity. Raises NoJournalError for a journal that `init` has not made, RowError for one of another
     format."""
     return identity_and_begun(spark, source)[0]
 
@@ -181,11 +181,13 @@ def identity_and_begun(spark: SparkSession, source: JournalSource) -> tuple[Jour
 
 def control(spark: SparkSession, source: JournalSource) -> Control:
     """The control rows, read at once. Raises the errors of `identity`."""
-    found = _control_rows(spark, source)
+    found, name = _control_rows(spark, source), source.journal
     if DESTROYED_KEY in found:
-        raise destroyed_journal(source.journal, Destroyed.FromString(bytes(found[DESTROYED_KEY]["value"])))
+        raise destroyed_journal(name, Destroyed.FromString(bytes(found[DESTROYED_KEY]["value"])))
     if IDENTITY_KEY not in found:
-        raise TopicError(f"journal {source.journal} is not initialised: run `kafka-journal init -j {source.journal}`")
+        raise NoJournalError(
+            f"journal {source.journal} is not initialised: run `kafka-journal init -j {source.journal}`"
+        )
     told = _identity(source, found[IDENTITY_KEY])
     archives = _advice(source, found, ARCHIVE_KEYS, Archive)
     trims = _advice(source, found, TRIM_KEYS, Trim)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
-from journal.errors import GapError, JournalError, KafkaRefusedError, KafkaUnavailableError, TopicError
+from journal.errors import GapError, JournalError, KafkaRefusedError, KafkaUnavailableError, NoJournalError
 from journal.kafka.access import Access, Need, on_cluster, on_group, on_topic, on_transactional_id
 
 SPARK_ERRORS = (Py4JJavaError, PySparkException)
@@ -69,7 +69,7 @@ def translated(error: Exception, source: ReadJournal, doing: str = READING) -> J
     if lacking := [need for cause in causes for need in _lacking(cause, doing)]:
         return KafkaRefusedError("; ".join(source.access.lacks(need) for need in dict.fromkeys(lacking)))
     if _NO_TOPIC in names:
-        return TopicError(f"journal {journal} is not initialised: run `kafka-journal init -j {journal}`")
+        return NoJournalError(f"journal {journal} is not initialised: run `kafka-journal init -j {journal}`")
     if _GONE in names or any(_is_data_loss(cause) for cause in causes):
         return GapError(f"records of journal {journal} that were to be read are gone from Kafka: {said}")
     if any(name in _SILENT for name in names):

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
 
 import pytest
+from typer.testing import CliRunner
 
-from journal.cli.script import operation_line, parse_line, prepared_line, record_line
+from journal.cli.main import app
+from journal.cli.script import checked_lines, operation_line, parse_line, prepared_line, record_line
 from journal.errors import ScriptError
 from journal.load.loading import LoadedUpdate
 from tests.support.build import add, delete, replace, update
@@ -91,3 +98,47 @@ def test_a_prepared_transaction_is_printed_with_operations_that_a_script_may_hol
         assert (parsed["id"], parsed["data"]) == (op.id, op.data)
         assert "tx" not in printed
     assert operation_line(operations[2])["replaceable"]
+
+
+GOOD, BAD = b'{"op":"add","id":1}\n', b'{"op":"add"}\n'
+
+
+def test_a_file_is_checked_whole_before_its_first_line_is_taken() -> None:
+    whole = io.BytesIO(GOOD + b"\n" + GOOD)
+    assert list(checked_lines(whole)) == [GOOD, b"\n", GOOD]
+    with pytest.raises(ScriptError, match="line 3: add needs id"):
+        checked_lines(io.BytesIO(GOOD + b"\n" + BAD))
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[BinaryIO, BinaryIO]]:
+    """The two ends of a pipe."""
+    read, write = os.pipe()
+    with os.fdopen(read, "rb") as reads, os.fdopen(write, "wb") as writes:
+        yield reads, writes
+
+
+def test_the_first_line_of_a_pipe_is_checked_while_nothing_follows_it(pipe: tuple[BinaryIO, BinaryIO]) -> None:
+    reads, writes = pipe
+    writes.write(GOOD)
+    writes.flush()
+    lines = checked_lines(reads)
+    writes.write(BAD)
+    writes.close()
+    assert list(lines) == [GOOD, BAD]
+
+
+def test_a_bad_first_line_of_a_pipe_is_refused(pipe: tuple[BinaryIO, BinaryIO]) -> None:
+    reads, writes = pipe
+    writes.write(BAD)
+    writes.flush()
+    with pytest.raises(ScriptError, match="line 1: add needs id"):
+        checked_lines(reads)
+
+
+def test_a_bad_line_of_a_file_is_refused_before_any_broker_is_asked(tmp_path: Path) -> None:
+    script = tmp_path / "script.jsonl"
+    script.write_bytes(GOOD + BAD)
+    ended = CliRunner().invoke(app, ["apply", str(script), "-b", "127.0.0.1:1"])
+    assert ended.exit_code != 0
+    assert "line 2: add needs id" in ended.stderr
