@@ -82,7 +82,10 @@ class GroupsClient:
     def names(self, timeout_s: float) -> set[str]:
         """The groups that this client may see."""
         try:
-            return {each.group_id for each in self._ask(_names, timeout_s).valid or ()}
+            found = self._ask(_names, timeout_s)
+            for error in found.errors or ():
+                raise error  # a broker that does not answer may have groups that nobody else knows
+            return {each.group_id for each in found.valid or ()}
         except KafkaException as error:
             raise operating_error("list consumer groups", error_of(error)) from error
 

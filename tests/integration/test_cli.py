@@ -576,6 +576,8 @@ def test_a_wal_with_finite_retention_is_refused_with_the_command_that_mends_it(i
         said = idle.fails(*command)
         assert f"topic {topic} has retention.ms=86400000 and needs -1" in said
         assert f"--entity-name {topic} --add-config retention.ms=-1" in said
+    (fault,) = json.loads(idle("init", "--json").stdout)["faults"]
+    assert (fault["topic"], fault["settings"][0]["key"], fault["mend"][:13]) == (topic, "retention.ms", "kafka-configs")
     retain("-1")
     idle.ok("status")
 
