@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 from journal.cli.reading import ShownLoader, cached_directory, copies_directory
+from journal.disk.slots import leaving_nothing_of_no_journal
 from journal.errors import RowError
 from journal.process.progress import Progress
 from journal.store.queues.loaded import LoadedStore
@@ -34,8 +35,10 @@ def tell_queues(journal: str, state: SnapshotState, progress: Progress) -> Itera
 def queue_loader(journal: str) -> Iterator[QueueLoader]:
     """A loader that keeps a bounded number of references in memory, and the others on disk, in a directory that it
     empties first."""
+    copies = copies_directory() / journal
     with (
-        cached_directory(copies_directory() / journal, "references") as directory,
+        leaving_nothing_of_no_journal(copies),
+        cached_directory(copies, "references") as directory,
         closing(RocksReferenceIndex(directory)) as index,
     ):
         yield QueueLoader(
