@@ -101,10 +101,8 @@ class StaleReadError(OperatingError):
 class TopicError(OperatingError):
     """A topic is missing or not as the journal needs it. The message has the command that mends it."""
 
-    def __init__(self, reason: str, faults: Sequence[Mapping[str, object]] = ()) -> None:
-        """`faults` are what is wrong with each topic of a journal, for JSON."""
-        super().__init__(reason)
-        self.faults = faults
+    faults: Sequence[Mapping[str, object]] = ()
+    """What is wrong with each topic of a journal, for JSON; empty where one text says all."""
 
 
 class NoJournalError(TopicError):

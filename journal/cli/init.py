@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from journal.cli.common import Chosen, JsonOption, journal_command, print_json
+from journal.cli.common import Chosen, JsonOption, journal_command, print_json, print_line
 from journal.cli.first_contact import first_contact
 from journal.cli.tables import print_facts
 from journal.cli.topic_formats import TopicFormat, described
@@ -47,7 +47,8 @@ def init(
         raise ConfigError("--format is for --dry-run: give that too")
     if dry_run:
         form = form or (TopicFormat.JSON if as_json else TopicFormat.KAFKA_TOPICS)
-        typer.echo(described(settings, required_topics(settings, settings.shards), form))
+        for line in described(settings, required_topics(settings, settings.shards), form):
+            print_line(line)
         return
     try:
         rows = made_journal(settings, shards)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 
 from journal.config import Settings
@@ -19,25 +19,23 @@ class TopicFormat(Enum):
     STRIMZI = "strimzi"
 
 
-def described(settings: Settings, topics: Sequence[RequiredTopic], form: TopicFormat) -> str:
-    """The topics as text in one of the forms."""
+def described(settings: Settings, topics: Sequence[RequiredTopic], form: TopicFormat) -> Iterator[str]:
+    """The topics in one of the forms, line by line."""
     return _FORMS[form](settings, topics)
 
 
-def _as_commands(settings: Settings, topics: Sequence[RequiredTopic]) -> str:
-    return "\n".join(
-        kafkas_create_command(
+def _as_commands(settings: Settings, topics: Sequence[RequiredTopic]) -> Iterator[str]:
+    for topic in topics:
+        yield kafkas_create_command(
             settings.bootstrap_servers,
             topic.name,
             partitions=topic.partitions,
             replication=topic.replication,
             config=topic.config,
         )
-        for topic in topics
-    )
 
 
-def _as_json(settings: Settings, topics: Sequence[RequiredTopic]) -> str:
+def _as_json(settings: Settings, topics: Sequence[RequiredTopic]) -> Iterator[str]:
     listed = [
         {
             "topic": topic.name,
@@ -47,33 +45,29 @@ def _as_json(settings: Settings, topics: Sequence[RequiredTopic]) -> str:
         }
         for topic in topics
     ]
-    return json.dumps({"journal": settings.journal, "topics": listed})
+    yield json.dumps({"journal": settings.journal, "topics": listed})
 
 
-def _as_strimzi(settings: Settings, topics: Sequence[RequiredTopic]) -> str:
-    return "\n".join(
-        "\n".join(
-            [
-                "---",
-                "apiVersion: kafka.strimzi.io/v1  # v1beta2 before Strimzi 0.49",
-                "kind: KafkaTopic",
-                "metadata:",
-                f"  name: {topic.name.lower().replace('_', '-')}",
-                "  labels:",
-                "    strimzi.io/cluster: my-cluster  # the name of your Kafka resource",
-                "spec:",
-                f"  topicName: {topic.name}",
-                f"  partitions: {topic.partitions}",
-                f"  replicas: {topic.replication}",
-                "  config:",
-                *(f"    {key}: {value}" for key, value in topic.config.items()),
-            ]
+def _as_strimzi(_: Settings, topics: Sequence[RequiredTopic]) -> Iterator[str]:
+    for topic in topics:
+        yield from (
+            "---",
+            "apiVersion: kafka.strimzi.io/v1  # v1beta2 before Strimzi 0.49",
+            "kind: KafkaTopic",
+            "metadata:",
+            f"  name: {topic.name.lower().replace('_', '-')}",
+            "  labels:",
+            "    strimzi.io/cluster: my-cluster  # the name of your Kafka resource",
+            "spec:",
+            f"  topicName: {topic.name}",
+            f"  partitions: {topic.partitions}",
+            f"  replicas: {topic.replication}",
+            "  config:",
+            *(f"    {key}: {value}" for key, value in topic.config.items()),
         )
-        for topic in topics
-    )
 
 
-_FORMS: Mapping[TopicFormat, Callable[[Settings, Sequence[RequiredTopic]], str]] = {
+_FORMS: Mapping[TopicFormat, Callable[[Settings, Sequence[RequiredTopic]], Iterator[str]]] = {
     TopicFormat.KAFKA_TOPICS: _as_commands,
     TopicFormat.JSON: _as_json,
     TopicFormat.STRIMZI: _as_strimzi,

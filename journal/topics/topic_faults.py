@@ -63,7 +63,9 @@ def error_of(settings: JournalSettings, faults: Sequence[TopicFault], advice: st
     lines = [str(fault) for fault in faults]
     if len(faults) > 1:
         lines.insert(0, f"{len(faults)} topics are not as journal {settings.journal} needs them:")
-    return TopicError("\n".join([*lines, advice] if advice else lines), [fault.to_json() for fault in faults])
+    error = TopicError("\n".join([*lines, advice] if advice else lines))
+    error.faults = [fault.to_json() for fault in faults]
+    return error
 
 
 def _fault_of_unused(settings: JournalSettings, topic: RequiredTopic, state: TopicState) -> TopicFault:
