@@ -20,13 +20,13 @@ from journal.cli.common import (
     confirm_by_name,
     journal_command,
     operator,
-    print_facts,
     print_json,
     print_note,
     shown_if_long,
 )
 from journal.cli.first_contact import first_contact
 from journal.cli.reading import copies_directory
+from journal.cli.tables import print_facts
 from journal.config import Settings
 from journal.errors import ActiveNodeError, ConfigError, LocalStorageError, NoJournalError
 from journal.kafka.clients import kafka_of
