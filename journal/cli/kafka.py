@@ -100,10 +100,7 @@ def topic(
     directory: Directory = None,
     as_json: Json = False,
 ) -> None:
-    """Make a topic, or give one that is there more partitions and other settings. The brokers must run.
-
-    Example: kafka-journal kafka topic landed --partitions 4 --config retention.ms=-1
-    """
+    """Make a topic, or give one that is there more partitions and other settings. The brokers must run."""
     # other commands of this group talk to no Kafka, and its clients take a while to import
     from journal.kafka.clients import KafkaClients
 
