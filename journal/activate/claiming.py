@@ -34,6 +34,7 @@ from journal.wal.config import WriterConfig
 from journal.wal.fencing import RETRY_PAUSE_S, Fence, RequireOpen, Standing
 from journal.wal.reading import Tail, read_tails, require_nothing_between, wal_lost
 from journal.wal.writer import Writer, last_numbers
+from journal.words import called
 
 log = logging.getLogger(__name__)
 
@@ -152,7 +153,7 @@ class Claiming:
         """Raises StateError for a journal that was deleted and made again. A standby checked its topics some time ago;
         the frames in topics made since then belong to another journal."""
         if rows.identity is not None and rows.identity.journal != self._config.uuid:
-            raise StateError(f"journal {self._config.journal} was made anew: close this one, and start another")
+            raise StateError(f"{called(self._config.journal)} was made anew: close this one, and start another")
 
     def _newest(self, rows: ControlRows, tails: Sequence[Tail], marks: Sequence[Mark]) -> Epoch:
         """The newest claim. Raises ControlLostError if the control rows are proven to lack it."""

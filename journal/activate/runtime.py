@@ -39,6 +39,7 @@ from journal.topics.names import worker_group
 from journal.v1.journal_pb2 import Identity, Mark
 from journal.wal.config import WriterConfig
 from journal.wal.fencing import Standing, standing_of
+from journal.words import called
 
 __all__ = ["JournalRuntime", "kafka_of", "no_progress", "open_replica", "wall_ms"]
 
@@ -193,7 +194,7 @@ class JournalRuntime:
         activation = self._activation(identity, tables)
         try:
             if tables.identity != identity:
-                raise StateError(f"journal {self._settings.journal} was made anew: close this one, and start another")
+                raise StateError(f"{called(self._settings.journal)} was made anew: close this one, and start another")
             state = loader or following or NullLoader()
             activated = activation.run(state)
         except BaseException as error:

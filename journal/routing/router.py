@@ -25,6 +25,7 @@ from journal.routing.sending import Body, Context, MessageSending, parsed, trail
 from journal.routing.target import Target
 from journal.routing.view import MessageFields
 from journal.v1 import store_pb2 as pb
+from journal.words import called
 
 __all__ = ["Body", "RouteVerdict", "Router"]
 
@@ -183,4 +184,4 @@ def _up_to(name: str, routes: Sequence[_ReadyRoute], journal: str) -> list[_Read
                 each.targets = []
             return [*before, route]
     there = ", ".join(route.config.name for route in routes) or "none"
-    raise ConfigError(f"journal {journal} has no route {name}: its routes are {there}")
+    raise ConfigError(f"{called(journal)} has no route {name}: its routes are {there}")

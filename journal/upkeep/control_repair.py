@@ -26,6 +26,7 @@ from journal.topics.required_topics import topic_configs
 from journal.v1.journal_pb2 import Epoch, FrameHead, Identity, Mark, Released
 from journal.wal.reading import read_tails
 from journal.wire.frames import FORMAT, MAGIC
+from journal.words import called
 
 _NODE = "repair control"
 
@@ -82,7 +83,7 @@ class ControlRepairer:
         whole = not counter.nonce or (min(epochs) >= counter.epoch and not strange)
         if told and max(epochs) <= counter.epoch and whole:
             raise RepairError(
-                f"the control rows of journal {self._settings.journal} have all that its WAL and tables say: epoch "
+                f"the control rows of {called(self._settings.journal)} have all that its WAL and tables say: epoch "
                 f"{counter.epoch}; there is nothing to mend"
             )
         if identity is None or not is_same:
@@ -118,7 +119,7 @@ class ControlRepairer:
             producer.init(self._timeout_s)
             planned = self.plan()
             if _agreed(planned) != _agreed(agreed):
-                raise RepairError(f"journal {name} went on meanwhile, to epoch {planned.epoch}: look again")
+                raise RepairError(f"{called(name)} went on meanwhile, to epoch {planned.epoch}: look again")
             counter = Epoch(
                 journal=agreed.identity.journal, epoch=agreed.epoch, node=_NODE, timestamp=int(self._wall_ms())
             )

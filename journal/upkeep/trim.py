@@ -42,6 +42,7 @@ from journal.verify.report import ShardReport
 from journal.verify.state import VerifiedShard
 from journal.verify.table_state import read_table
 from journal.wal.reading import WalReader
+from journal.words import called
 
 _NO_FAULT_OF_THE_TABLES = frozenset({"skipped", "rejected"})
 """Sorts of differences that are faults of the WAL; the tables show them as they should."""
@@ -98,10 +99,10 @@ class Trimming:
         self._archives = archives_of(rows, settings.journal)
         if self._archives and without_archive:
             path = next(iter(self._archives.values())).path
-            raise TrimError(f"journal {settings.journal} is archived to {path}: trim it without --without-archive")
+            raise TrimError(f"{called(settings.journal)} is archived to {path}: trim it without --without-archive")
         if not self._archives and not without_archive:
             raise TrimError(
-                f"journal {settings.journal} has no archive, and what a trim deletes would be gone for good: "
+                f"{called(settings.journal)} has no archive, and what a trim deletes would be gone for good: "
                 f"`kafka-journal spark archive -j {settings.journal} --to PATH` makes one, "
                 "--without-archive does without"
             )
@@ -205,7 +206,7 @@ class Trimming:
         archives = archives_of(found, name)
         if found.trims != self._rows.trims or archives.keys() != self._archives.keys():
             raise TrimError(
-                f"journal {name} was trimmed by somebody else, or its archive was begun, while this was planned: "
+                f"{called(name)} was trimmed by somebody else, or its archive was begun, while this was planned: "
                 "nothing was deleted; try again"
             )
         for each in plan:

@@ -21,6 +21,7 @@ from journal.process.clocks import Clock, wall_ms
 from journal.topics.control_reading import read_control
 from journal.topics.control_rows import ControlRows
 from journal.upkeep.trim import Trimming, archives_of
+from journal.words import called
 from streams.reading.records import Prepared
 from streams.reading.shell import WorkerShell
 
@@ -45,7 +46,7 @@ def with_trims(shell: WorkerShell, kafka: Kafka, settings: Settings, rows: Contr
         return shell
     if not archives_of(rows, settings.journal) and not settings.trim_without_archive:
         raise ConfigError(
-            f"trim_every_ms is set, and journal {settings.journal} has no archive: what a trim deletes would be gone "
+            f"trim_every_ms is set, and {called(settings.journal)} has no archive: what a trim deletes would be gone "
             f"for good. `kafka-journal spark archive -j {settings.journal} --to PATH` makes one, trim_without_archive "
             "does without"
         )

@@ -49,7 +49,7 @@ _TEST_ID = 1
 @journal_command
 def list_(chosen: Chosen, as_json: JsonOption = False) -> None:
     """List the configured routes and sources, and check them. No broker is asked."""
-    settings = chosen.settings()
+    settings = chosen.given()
     routing = settings.routing
     _router(settings)
     Sources(routing, journal=settings.journal, own_topics=OwnTopics(settings.journal))
@@ -128,7 +128,7 @@ def try_out(
     With --node a running node reads the message, without a load of the tables. The exit code is 1 if a route would stop
     its shard.
     """
-    settings, stop = chosen.settings(), ""
+    settings, stop = chosen.given() if message_id is None else chosen.settings(), ""
     sample = (address, header or None, body or None, priority)
     if message_id is not None:
         if any(each is not None for each in sample):

@@ -76,6 +76,7 @@ def tables(
             every_s=every_s,
             from_trimmed=from_trimmed,
             retention_ms=settings.delete_retention_ms,
+            begun=_tell_begun,
             told=_tell,
             stop=stop,
         )
@@ -103,6 +104,10 @@ def tables(
         print_line(f"{result.gaps:,} frames do not follow the one before them")
     if result.skipped:
         print_line(f"{result.skipped:,} records of the WAL were skipped by operators, and are in no life")
+
+
+def _tell_begun(number: int, records: int) -> None:
+    print_note(f"batch {number}: {counted(records, 'record')} to be applied")
 
 
 def _tell(batch: TablesBatch) -> None:

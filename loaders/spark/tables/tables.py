@@ -88,12 +88,15 @@ def keep_tables(
     max_offsets: int = BATCH_OFFSETS_MAX,
     from_trimmed: bool = False,
     retention_ms: int | None = None,
+    begun: Callable[[int, int], None] | None = None,
     told: Callable[[TablesBatch], None] | None = None,
     stop: threading.Event | None = None,
     opened: Callable[[Files, TableFormat], TableStore] = open_store,
 ) -> TablesResult:
     """Keep the tables below `path` (in any file system of Hadoop's). With `once` this goes to the journal's end as of
-    now; otherwise it applies a batch every `every_s` until `stop` is set. `told` is called after each batch.
+    now; otherwise it applies a batch every `every_s` until `stop` is set. `begun` is called when the records of a batch
+    are read, with their number, and `told` once the batch is in the tables.
+
     `from_trimmed`: begin with what is left of a trimmed WAL, without the lives that began before. `retention_ms` is the
     table topic's `delete.retention.ms`: a job that was away longer has missed deletions. `opened` opens the tables.
 
@@ -110,6 +113,7 @@ def keep_tables(
     store = opened(files, kept_as)
     job = _TablesJob(source, found, place, store, told or (lambda _batch: None), stop or threading.Event())
     job.skip = is_skipped(spark, source)
+    job.begun = begun or (lambda _number, _records: None)
     place.take()
     store.require_known(ALL_TABLES)
     job.result = TablesResult(path.rstrip("/"), source.journal)
@@ -139,6 +143,8 @@ class _TablesJob:
     """One run. Its micro-batches come one at a time."""
 
     result: TablesResult
+    begun: Callable[[int, int], None]
+    """Called with a batch's number and the number of its records, before they are applied."""
     skip: Column
     """Whether an operator had had a WAL record skipped when the run began."""
 
@@ -225,6 +231,7 @@ class _TablesJob:
     def _apply(self, records: DataFrame, batch: TableBatch, read: _Read) -> None:
         self._place.require()
         self._store.begin(batch)
+        self.begun(batch.number, read.records)
         of_table = records.where(F.col("topic") == self._source.table)
         of_wal = records.where(F.col("topic") == self._source.wal).withColumn("skip", self.skip)
         wal = with_frame(of_wal).localCheckpoint()

@@ -277,6 +277,7 @@ def test_tables_are_what_the_readers_give_though_the_job_that_keeps_them_is_kill
     }
     assert (told["rows"], told["dead_letters"], told["gaps"]) == (rows, 0, 0)
     assert "is in the tables" in ended.stderr
+    assert "to be applied" in ended.stderr
 
     # nothing new, and not for another format
     assert keep_tables(spark, history.source, str(path), kept_as=kept_as, once=True).batches == 0
