@@ -1,8 +1,8 @@
-"""Addresses, queues and bindings of a load, told in any order, and told again as they change.
+"""Addresses, queues and bindings of a load. They are told in any order, and told again when they change.
 
-What can be listed is listed at once. What conflicts with something else for the moment waits for `complete`, which
-raises if it still conflicts: a queue that is told before its address, or a name whose old queue is not yet told to be
-gone.
+Entries that can be listed are listed at once. An entry that conflicts with another one waits for `complete`, which
+raises an error if the conflict remains: a queue that is told before its address, or a name whose old queue was not yet
+told to be deleted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Binding = tuple[int, str, str]
 
 
 class Declared:
-    """Addresses, queues and bindings by record id, as they were last told."""
+    """The addresses, queues and bindings that were told last, by record id."""
 
     def __init__(self, state: QueueState) -> None:
         self._state = state
@@ -26,9 +26,9 @@ class Declared:
         self._unlisted: set[int] = set()
         """Addresses and queues that wait for `complete`."""
         self._leaving: set[str] = set()
-        """Names of addresses that are gone but still have queues."""
+        """Names of addresses that were deleted but still have queues."""
 
-    # ---- told ------------------------------------------------------------------------------------------------------
+    # ---- added or changed --------------------------------------------------------------------------------------------
 
     def address(self, record_id: int, name: str, duplicate_window: int) -> None:
         told = (name, duplicate_window)
@@ -56,7 +56,7 @@ class Declared:
     def binding(self, record_id: int, binding: Binding) -> None:
         self._bindings[record_id] = binding
 
-    # ---- gone ------------------------------------------------------------------------------------------------------
+    # ---- deleted ---------------------------------------------------------------------------------------------------
 
     def forget_address(self, record_id: int) -> None:
         """Forget an address, whether it was told or not."""
@@ -70,7 +70,7 @@ class Declared:
             self._leaving.add(name)
 
     def forget_queue(self, record_id: int) -> None:
-        """Forget a queue and all that it has, whether it was told or not. What is told of it later is ignored."""
+        """Forget a queue and all its data, whether it was told or not. Later calls about it are ignored."""
         self._unlist(record_id)
         self._state.unload_queue(record_id)
 
@@ -91,7 +91,7 @@ class Declared:
     # ---- everything was told ---------------------------------------------------------------------------------------
 
     def complete(self) -> None:
-        """List everything that waits. Raises StoreError for what cannot be listed."""
+        """List all entries that wait. Raises StoreError for one that still conflicts."""
         state = self._state
         if self._leaving:
             for entry in [entry for entry in state.queues() if entry.config.address in self._leaving]:

@@ -40,11 +40,11 @@ _OF_A_QUEUE = (UpdateKind.ROUTE, UpdateKind.REFERENCE, UpdateKind.ACKNOWLEDGE)
 
 @dataclass(slots=True)
 class ReplayResult:
-    """What one run did."""
+    """The result of one run."""
 
     operations: int = 0
     left_out: int = 0
-    """Updates and deletes of records that the target does not have, or no longer has."""
+    """Updates and deletes of records that do not exist in the target, or not any more."""
     in_doubt: list[int] = field(default_factory=list)
     """Transactions that this run prepared."""
     groups: int = 0
@@ -79,7 +79,7 @@ class Replaying:
         self._operator = operator
         self._now_ms = now_ms
         self._told = told
-        # the other half of a group's size is left for its progress
+        # half of a group's size is reserved for its progress
         self._at_once = min(limits.transaction_buffer_operations_max, limits.queue_operations_max // 2)
         self._bytes_at_once = min(limits.transaction_buffer_bytes_max, limits.queue_bytes_max // 2)
         self.progress = Progress(source, target)
@@ -104,7 +104,7 @@ class Replaying:
             self._issue_like_source()
         for (group, in_doubt, tx), rows in groupby(operations, key=_unit):
             if in_doubt:
-                # the target has prepared it before; how the source settles it later is replayed by this
+                # an earlier run has prepared it in the target; if the source settles it later, this run replays that
                 self._end()
                 self._prepare(tx, rows)
             else:
@@ -122,7 +122,7 @@ class Replaying:
         size = sum(map(_size, operations))
         if len(self._batch) + len(operations) > self._at_once or self._batch_bytes + size > self._bytes_at_once:
             self._flush()
-        # only now, as the flushed batch had the progress of the groups before this one
+        # this comes after the flush, because the flushed batch has the progress of the groups before this one
         for row, operation in found:
             self._count(row, replayed=operation is not None)
             self._move(row.shard, row.offset, group)
@@ -201,7 +201,8 @@ class Replaying:
     # ---- what is in doubt ----------------------------------------------------------------------------------------
 
     def _prepare(self, tx: int, rows: Iterable[Selected]) -> None:
-        """Put a transaction in doubt under its own number. A replay with another filter may have done so already."""
+        """Prepare a transaction of the source in the target, with the same number. A replay with another filter may
+        have done so already."""
         data, operations = b"", []
         for row in rows:
             if row.type == "PREPARE":
@@ -252,14 +253,15 @@ class Replaying:
         self._moved.add(shard)
 
     def _end(self) -> None:
-        """Write the final progress: everything was looked at, also in shards where nothing was selected."""
+        """Write the final progress: all operations were looked at, also in shards where none was selected."""
         for shard, end in self._source.ends.items():
             if self.progress.shards[shard].offset < end:
                 self._move(shard, end, 0)
         self._flush()
 
     def _head(self) -> list[PlainOperation]:
-        """What must precede the operations: the replay's own records, once, and blocks of ids."""
+        """The operations that must come before those of the group: the replay's own records, once, and blocks of
+        ids."""
         source, found = self._source, list[PlainOperation]()
         if self._first:
             self._first = False
@@ -289,7 +291,7 @@ class Replaying:
         ).SerializeToString()
 
     def _tail(self) -> list[PlainOperation]:
-        """The progress after this group."""
+        """The operations that write the progress after this group."""
         found: list[PlainOperation] = []
         for shard in sorted(self._moved):
             progress = self.progress.shards[shard]
@@ -302,7 +304,8 @@ class Replaying:
     # ---- ids -----------------------------------------------------------------------------------------------------
 
     def _issue_like_source(self) -> None:
-        """Keep the target from issuing an id that the source has issued, as a record may come with it."""
+        """Keep the target from issuing an id that the source has issued, because a record with that id may be replayed
+        later."""
         while (left := self._source.issued - sequence_of(self._journal.new_id())) > 0:
             self._journal.new_ids([0] * min(left, _ISSUED_AT_ONCE))
 
@@ -330,7 +333,7 @@ class Replaying:
         return type_, record_id, row.kind, data, row.replaceable, subject
 
     def _remapped(self, kind: int, data: bytes, record_id: int) -> bytes:
-        """A message store's record with the ids in it remapped."""
+        """The data of a message store's record, with the ids in it remapped."""
         try:
             if kind == RecordKind.BINDING:
                 binding = Binding.FromString(data)
@@ -352,7 +355,7 @@ class Replaying:
 
 
 def _unit(row: Selected) -> tuple[int, bool, int]:
-    """The key of what is replayed whole: a group, or a transaction in doubt."""
+    """The key of operations that are replayed as a whole: those of a group, or of a transaction in doubt."""
     return row.group, row.in_doubt, row.tx if row.in_doubt else 0
 
 

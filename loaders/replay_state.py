@@ -1,4 +1,4 @@
-"""What a replay takes from where, and how far it is in its target, as the target's load tells.
+"""What a replay takes from its source, and how far it is in its target, as the target's load tells.
 
 Progress is a record of the target, of kind REPLAY, for each source, archive, filter and shard (docs/FORMAT.md).
 """
@@ -25,8 +25,8 @@ from journal.wire.ids import make_id
 
 
 class Selected(NamedTuple):
-    """An operation of the source to replay. Operations come in the order of their groups; what is in doubt
-    comes last."""
+    """An operation of the source to replay. Operations come in the order of their groups; transactions in doubt come
+    last."""
 
     group: int
     shard: int
@@ -70,7 +70,7 @@ class TargetInDoubt(NamedTuple):
 
     data: bytes
     operations: Counter[PlainOperation]
-    """How often the transaction has each operation."""
+    """How many times the transaction has each operation."""
 
 
 class ReplayTarget:

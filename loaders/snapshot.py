@@ -1,13 +1,13 @@
-"""The read-only load: it reads the journal's state without a worker and without an epoch, and nobody notices it.
+"""The read-only load: it reads the journal's state without a worker and without an epoch, and disturbs nobody.
 
 A snapshot of the tables stands at one mark for each shard, and the marks belong to different groups. So the WAL's
-committed frames are folded over it, with the engine, up to one group: the highest that any mark shows or, with `now`,
-the highest in the WAL. A group's frames become visible shard by shard, so each shard is read to a high watermark that
-was asked for after that group had been seen.
+committed frames are folded over it, with the engine, up to one group: the highest group of all marks or, with `now`,
+the highest in the WAL. A group's frames become visible shard by shard, so each shard is read up to a high watermark
+that was asked for after that group had been seen.
 
-A reader cannot prove that the leader which answered was not deposed (docs/ARCHITECTURE.md, "What proves a read"): what
-such a leader lacks is missing from the load. With `now`, what can be seen of this is an error. Without, the load gives
-what the tables have, also for a journal whose WAL has lost its end.
+A reader cannot prove that the leader which answered was not deposed (docs/ARCHITECTURE.md, "What proves a read"):
+records that such a leader lacks are missing in the load. With `now`, signs of this raise an error. Without it, the load
+gives the state of the tables, even if the WAL has lost its end.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class Reason(Enum):
     NOT_JSON = "not-json"
     NOT_ENVELOPE = "not-envelope"
     NOT_CLOUDEVENT = "not-cloudevent"
-    NO_BODY = "no-body"  # a large message's, not to be had now
+    NO_BODY = "no-body"  # the body of a large message cannot be read now
     TOO_LARGE = "too-large"
     HOPS = "hops"
     RETURNED = "returned"  # it would go where it came from

@@ -11,8 +11,8 @@ from loaders.node.duty import HandOverRequest
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """One request to hand over: the epoch it is meant for, the successor, when it came, and whether somebody waits for
-    it."""
+    """One request to hand over: the epoch that it is for, the successor, the time when it came, and whether a caller
+    waits for it."""
 
     epoch: int
     to: str

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from loaders.node.liveness import LastActive
 
 ASK_AGAIN = 3
-"""A preferred node whose request got no answer asks again after this many hand-over time-outs."""
+"""After this number of hand-over time-outs, a preferred node whose request got no answer asks again."""
 
 
 class Act(Enum):

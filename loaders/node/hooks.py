@@ -80,7 +80,7 @@ class RoleHooks:
             process = subprocess.Popen(
                 command, env=environment, stdin=subprocess.DEVNULL, stdout=sys.stderr, start_new_session=True
             )
-        except (OSError, ValueError) as error:  # ValueError: a value that no environment can hold
+        except (OSError, ValueError) as error:  # a value that no environment variable can hold raises ValueError
             log.error("%s cannot be run: %s", shown, error)
             return
         try:

@@ -307,7 +307,7 @@ class NodeLife:
         active.journal.require_core().step_down(error)
         self._active = None
         self._become(Role.FENCED, reason)
-        # the owner's callback may take long: first let another node have the duty
+        # the owner's callback may take long, so the duty passes to another node before it
         self._leave_group(reason, wait=False)
         self._tell(lambda: self._owner.on_fenced(error))
         active.journal.close()
@@ -383,7 +383,7 @@ class NodeLife:
 
     def _end(self, reason: str) -> None:
         self._copy.end_following()
-        with ExitStack() as ending:  # each is called whatever the others raise; the last is called first
+        with ExitStack() as ending:  # each one is called even if another raises an error; the last one is called first
             for close in (self._hooks.close, self._copy.close, self._roll.close, self._outlook.close):
                 ending.callback(close)
             ending.callback(self._reporter.close, _REPORT_END_S)

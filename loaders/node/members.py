@@ -1,7 +1,7 @@
-"""Who is in the nodes' group, asked again and again in a thread of its own, so that no decision waits for an answer.
+"""Who is in the nodes' group. A thread of its own asks again and again, so that no decision waits for an answer.
 
-A standby that dies has reported that it is fit, and stays a member until its session ends. All that the group says is
-advice: an error here costs time only.
+A standby that dies has reported that it is fit, and stays a member until its session ends. All information about the
+group is advice: an error here costs time only.
 """
 
 from __future__ import annotations

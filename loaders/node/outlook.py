@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 _ASK_S = 2.0
 _ROLL_S = 0.5
 RECENT_S = 1.0
-"""Rows that were read within this time may be decided by. A node looks many times in it."""
+"""How recently rows must have been read to decide by them. A node looks many times in this time."""
 _LOOKS_PER_FENCE_CHECK = 20
 """Looks at the WAL in each `fence_check_ms`. A dead node is noticed up to two looks late; the look that is due when its
 silence ends makes up for some of this."""
@@ -182,7 +182,7 @@ class Outlook:
         self._roll.call(_ROLL_S)
 
     def _say(self, what: str, error: Exception) -> None:
-        """Warn once, as what is wrong stays so for a while."""
+        """Warn once, because the cause usually lasts for a while."""
         log.log(logging.DEBUG if what in self._blind else logging.WARNING, "the %s cannot be read: %s", what, error)
         self._blind.add(what)
 

@@ -59,7 +59,7 @@ class NodeReporter:
                 producer.send(sent, _SEND_S)
                 self._failing = False
             except JournalError as error:
-                # warn once, as what is wrong stays so for a while
+                # warn once, because the cause usually lasts for a while
                 log.log(logging.DEBUG if self._failing else logging.WARNING, "this node cannot report: %s", error)
                 self._failing = True
                 if producer is not None:

@@ -1,8 +1,11 @@
-"""The way out: messages that were added, sent to the topics of their routes in their checkpoint's own transaction.
+"""Routes in the worker: messages that were added are sent to the topics of their routes, in the transaction of their
+checkpoint.
 
-routes    a worker's routes: the topics known, what is reported
-outgoing    one shard's: what happened, to records
-targets     the topics as the cluster has them, and what is wrong with one
-counts      what the routes did in a shard
-replay      on demand: what a route sent for a range, once more
+worker_routes   a worker's routes, and their reports
+outgoing        one shard's routes: added messages become records
+targets         the topics that routes send to, and their faults
+counts          what the routes did in a shard
+replay          sends the records of a route for a range once more, on demand
+replay_history  the messages that took effect in a shard, read from the WAL
+replay_range    the range of a replay
 """

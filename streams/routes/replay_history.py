@@ -226,7 +226,7 @@ class ShardHistory:
                 self._chunks[op.id] = offset
 
     def row(self, key: bytes) -> bytes | None:
-        """The row of a part of a large body, read from the frame that adds it; None if that is gone."""
+        """The row of a part of a large body, read from the frame that adds it; None if the frame is deleted."""
         chunk = record_id_of(key)
         offset = self._chunks.get(chunk)
         if offset is None:
