@@ -41,13 +41,13 @@ def archive_option(java: Path, jars: Path, make: Callable[[Path, Path], None], r
                 if not archive.exists():
                     _make(archive, f"{jars.name}-classes.part-", make, report)
         size = archive.stat().st_size
-    except OSError:  # a cache that is read-only has what is needed to start
+    except OSError:  # a read-only cache may already have the archive, which is enough to start
         return []
     return [f"-XX:SharedArchiveFile={archive}"] if size else []
 
 
 def _make(archive: Path, prefix: str, make: Callable[[Path, Path], None], report: Report) -> None:
-    # Left by a process that was killed: the lock says that it is not alive.
+    # a killed process left this file: nobody holds its lock
     for leftover in archive.parent.glob(prefix + "*"):
         _remove(leftover)
     work = Path(tempfile.mkdtemp(prefix=prefix, dir=archive.parent))
@@ -63,7 +63,7 @@ def _make(archive: Path, prefix: str, make: Callable[[Path, Path], None], report
                 f"remove {archive} to have it tried again"
             )
             made.unlink(missing_ok=True)
-            made.touch()  # an empty archive says that none can be made
+            made.touch()  # an empty file says that no archive can be made
         made.rename(archive)
     finally:
         shutil.rmtree(work)

@@ -18,7 +18,7 @@ VOTERS_MAX = 3
 CLUSTER_FILE = "cluster.json"
 CLUSTER_FORMAT = 1
 
-# These properties are fixed by how the brokers are run. With other values we could not find the brokers again.
+# How the brokers are run fixes these properties. With other values we could not find the brokers again.
 RESERVED_PROPERTIES = frozenset(
     {
         "process.roles",
@@ -109,8 +109,8 @@ def voter_count(brokers: int) -> int:
 def check_request(
     brokers: int, ports: Sequence[int] | None, properties: Mapping[str, str], hosts: Sequence[str] | None = None
 ) -> None:
-    """Raises EmbeddedKafkaError for an impossible number of brokers, impossible ports or hosts, or a property that is
-    ours."""
+    """Raises EmbeddedKafkaError for an impossible number of brokers, impossible ports or hosts, or a property that only
+    this package may set."""
     if not 1 <= brokers <= BROKERS_MAX:
         raise EmbeddedKafkaError(f"{brokers} brokers: between 1 and {BROKERS_MAX} are possible")
     if ports is not None:
@@ -220,8 +220,8 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def render_log4j(log_file: Path) -> str:
-    """The logging configuration of a broker: one file, rolled at 20 MB, with three kept. Warnings at the start go there
-    too."""
+    """The logging configuration of a broker: one file, rolled at 20 MB, with three kept. Warnings of the start go to
+    the same file."""
     return render_properties(
         {
             "status": "error",
@@ -238,8 +238,7 @@ def render_log4j(log_file: Path) -> str:
             "appender.file.layout.pattern": "%d %p %m (%c)%n",
             "rootLogger.level": "info",
             "rootLogger.appenderRef.file.ref": "file",
-            # This logger writes a line for every state change of every partition, which says nothing that others do
-            # not.
+            # this logger writes a line for every state change of every partition, which other loggers report too
             "logger.state.name": "state.change.logger",
             "logger.state.level": "warn",
         }

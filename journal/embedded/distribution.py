@@ -120,7 +120,7 @@ def check_jars(directory: Path, jars: tuple[Jar, ...]) -> None:
 
 def _download_into(target: Path, jars: tuple[Jar, ...], java: Path, report: Report) -> None:
     prefix = target.name + ".part-"
-    # Left by a download that was killed: the lock says that it is not alive.
+    # a killed download left this file: nobody holds its lock
     for leftover in target.parent.glob(prefix + "*"):
         shutil.rmtree(leftover)
     partial = Path(tempfile.mkdtemp(prefix=prefix, dir=target.parent))

@@ -1,6 +1,6 @@
 """Launches the broker processes of one directory, and waits until they answer.
 
-A Java archive of classes, the guard and the pid files belong to a launch; what a broker is configured to be does not.
+The archive of Java classes, the guard and the pid files belong to a launch; the brokers' configuration does not.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Launcher:
             for broker in brokers:
                 launched[broker] = self._launch(java, broker)
             self._wait_ready(awaited, launched)
-        except BaseException:  # after an interrupt too, no broker that is half started may stay
+        except BaseException:  # also after an interrupt, no half-started broker may be left running
             self.end(list(launched.values()), KILL_TIMEOUT_S)
             raise
 
@@ -97,7 +97,7 @@ class Launcher:
         self._guard.end()
 
     def reap(self) -> None:
-        """Take note of the children that have ended."""
+        """Note which children have ended."""
         self._children = [child for child in self._children if child.poll() is None]
 
     def _launch(self, java: Sequence[str], broker: int) -> ProcessId:

@@ -67,7 +67,7 @@ def _stat_linux(path: Path) -> list[str]:
         stat = path.read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         return []
-    return stat[stat.rindex(")") + 2 :].split()  # the name before these fields may hold any character
+    return stat[stat.rindex(")") + 2 :].split()  # the process's name, before these fields, may hold any character
 
 
 def _thread_states(pid: int) -> list[str]:
@@ -80,7 +80,8 @@ def _start_time_linux(pid: int) -> str | None:
     if not fields:
         return None
     threads = int(fields[17])
-    if fields[0] in "ZX" and threads <= 1:  # while other threads of it end, its ports and files are not free yet
+    # while other threads of the process end, its ports and files are not free yet
+    if fields[0] in "ZX" and threads <= 1:
         return None
     return f"{_BOOT_ID.read_text(encoding='ascii').strip()}/{fields[19]}"
 

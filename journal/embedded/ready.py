@@ -1,7 +1,7 @@
 """Checks whether brokers answer: each is asked over the network, at its own port.
 
-A broker opens that port only when the controller has registered this start of it. So what it says about itself is about
-now. What other brokers say about it may still be about its process that was killed before.
+A broker opens that port only when the controller has registered this start of it. So its answer about itself is of this
+start. The answer of another broker may still be about its earlier process, which was killed.
 """
 
 from __future__ import annotations

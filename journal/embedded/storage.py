@@ -201,7 +201,7 @@ def format_data(java: Sequence[str], files: BrokerFiles, cluster: ClusterConfig,
         said = "\n".join((done.stdout + done.stderr).splitlines()[-LAST_LINES:])
         raise EmbeddedKafkaError(f"Kafka's storage tool could not format {files.data}; it said:\n{said}")
     if files.data.exists():
-        files.data.rmdir()  # it is empty, as check_formatted has seen
+        files.data.rmdir()  # the directory is empty, which check_formatted has verified
     making.rename(files.data)
     settings.unlink()
 

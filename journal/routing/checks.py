@@ -25,7 +25,7 @@ class RoutesAndSources(Protocol):
 
 
 def faults_of(config: RoutesAndSources) -> list[str]:
-    """What is wrong with routes and sources together."""
+    """The faults of routes and sources that show only when all are read together."""
     return [*_names(config), *_dead_letters(config), *_overlapping(config), *_looping(config), *_sources(config)]
 
 
@@ -47,7 +47,7 @@ def _dead_letters(config: RoutesAndSources) -> list[str]:
 
 
 def _overlapping(config: RoutesAndSources) -> list[str]:
-    """Routes that no message comes to, and those that surely send some message into one topic twice."""
+    """Routes that no message reaches, and pairs of routes that certainly send some message to the same topic twice."""
     faults = []
     for route in config.routes:
         topics = [_topic_for(target.topic, route.address) for target in route.targets]
@@ -69,7 +69,7 @@ def _overlapping(config: RoutesAndSources) -> list[str]:
 
 
 def _topic_of_both(earlier: RouteConfig, later: RouteConfig) -> str:
-    """A topic to which both would send a message that comes to both, else empty."""
+    """A topic to which both routes would send the same message; empty if there is none."""
     both = {target.topic for target in earlier.targets} & {target.topic for target in later.targets}
     for address in (earlier.address, later.address):
         if all(covers(parse_pattern(route.address), parse_pattern(address)) for route in (earlier, later)):
@@ -79,8 +79,8 @@ def _topic_of_both(earlier: RouteConfig, later: RouteConfig) -> str:
 
 
 def _topic_for(topic: str, address: str) -> str:
-    """What a template becomes for an address, or for each that a pattern matches: its wildcards stay. One that names
-    more than the address stays as it is."""
+    """The topic that a template gives for an address. For an address pattern the wildcards stay in the text. A template
+    that needs more than the address stays unchanged."""
     try:
         return Template(topic).fill({"address": address}.get)
     except UnfitError:
@@ -107,8 +107,8 @@ def _looping(config: RoutesAndSources) -> list[str]:
 
 
 def _into(source: SourceConfig, target: Template, pattern: Sequence[str]) -> str:
-    """A topic of a source that a target can be, else empty. Of a template and a pattern of topics only a sample is
-    tried."""
+    """A topic of the source that the target's template can become; empty if there is none. If the source has a pattern
+    of topics, only one sample of the template is tried against it."""
     if found := next((topic for topic in source.topics if target.can_be(topic, pattern)), ""):
         return found
     sample = target.sample(pattern)

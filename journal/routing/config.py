@@ -1,4 +1,4 @@
-"""Routes and sources of a journal as its configuration has them. docs/ROUTING.md is the reference."""
+"""The routes and sources of a journal, as its configuration gives them. docs/ROUTING.md is the reference."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class RoutingConfig(RoutingPart):
     routes: tuple[RouteConfig, ...] = ()
     sources: tuple[SourceConfig, ...] = ()
     hops_max: int = Field(default=8, ge=1, le=1000)
-    """How often a message may be sent out, by all journals together."""
+    """How many times a message may be sent to Kafka, counted over all journals that it passed."""
     dead_letter_topic: OptionalTopic = ""
     record_bytes_max: int = Field(default=1_000_000, ge=1000)
     """The largest record for a topic whose max.message.bytes is not known."""

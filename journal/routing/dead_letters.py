@@ -1,4 +1,4 @@
-"""Refusals, and the dead letters that say what was refused and why."""
+"""Refusals of messages and records, and the dead letters that say what was refused and why."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def refusal(
     headers: Sequence[Header],
     bytes_max: int,
 ) -> RouteRefusal:
-    """The refusal that the policy asks for. A dead letter that is too large for its topic goes without its value, and
-    if need be without its headers."""
-    if error.reason is Reason.RETURNED:  # meant so
+    """The refusal of a message or record under its policy. A dead letter that is too large for its topic is sent
+    without its value, and without its headers if it is still too large."""
+    if error.reason is Reason.RETURNED:  # the comparison by identity is intended
         on_error = OnError.SKIP
     if on_error is not OnError.DEAD_LETTER:
         return RouteRefusal(route, topic, message, error.reason, error.detail, on_error)
@@ -55,13 +55,15 @@ def refusal(
 
 
 RECORD_OVERHEAD_BYTES = 128
-"""Bytes beside key, value and headers: more than a batch of one record and the record's own lengths take."""
+"""An upper bound for the bytes of a record besides key, value and headers: a batch with one record, and the record's
+length fields."""
 
 _HEADER_OVERHEAD_BYTES = 10
 
 
 def record_bytes(key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> int:
-    """Bytes of a record that count against its topic's max.message.bytes, or a few more."""
+    """The bytes of a record that count against its topic's max.message.bytes; the estimate may be a few bytes too
+    high."""
     size = RECORD_OVERHEAD_BYTES + len(key or b"") + len(value or b"")
     for name, content in headers:
         size += len(name.encode()) + len(content or b"") + _HEADER_OVERHEAD_BYTES

@@ -1,8 +1,9 @@
 """The header convention: a message's headers and properties as typed Kafka headers, and back.
 
-`jms.<type>.<name>`, named and encoded as the JMS Bridge does. Where that would not say whether a name was a header or
-a property, `kafka-journal.header.` or `kafka-journal.property.` stands in place of `jms.`. docs/ROUTING.md has the
-table. Hot path of the way out: the encoders take protobuf's values as they are, and names are made once.
+A header is named `jms.<type>.<name>` and encoded as the JMS Bridge does. If that name would not show whether it was a
+header or a property, it begins with `kafka-journal.header.` or `kafka-journal.property.` instead of `jms.`.
+docs/ROUTING.md has the table. Hot path of messages to Kafka: the encoders take protobuf's values directly, and each
+name is made once.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ ADDRESS, DELIVERY_MODE = "address", "JMSDeliveryMode"
 MOVED_ADDRESS, MOVED_QUEUE, MOVED_REASON = "origin.address", "origin.queue", "origin.reason"
 MOVED_MESSAGE = "origin.message"
 OF_ORIGIN = frozenset([MOVED_ADDRESS, MOVED_QUEUE, MOVED_REASON, MOVED_MESSAGE])
-"""Names of fields that say where a dead letter, or a moved or expired message, came from."""
+"""Names of the fields that say where a dead letter, or a moved or expired message, came from."""
 CORRELATION_ID, REPLY_TO = "JMSCorrelationID", "JMSReplyTo"
 OF_FIELDS = frozenset([MESSAGE_ID, DESTINATION, TIMESTAMP, PRIORITY, EXPIRATION, DELIVERY_TIME])
-"""Names of headers that a message has as fields."""
+"""Names of the headers that a stored message keeps as fields."""
 
 KAFKA_TOPIC, KAFKA_PARTITION, KAFKA_OFFSET, KAFKA_KEY = "kafka.topic", "kafka.partition", "kafka.offset", "kafka.key"
 KAFKA_FACTS = frozenset([KAFKA_TOPIC, KAFKA_PARTITION, KAFKA_OFFSET, KAFKA_KEY])
-"""Properties that describe the record from which a message came: they do not go out again."""
+"""Properties that describe the record from which a message was made. They are not sent to Kafka again."""
 
 _JMS, _HEADER, _PROPERTY = "jms.", "kafka-journal.header.", "kafka-journal.property."
 _OWN = "kafka-journal."
@@ -50,7 +51,7 @@ pack_hops = _INT.pack
 
 
 def hops_name(journal: str) -> str:
-    """The header that counts how often a journal sent a message out."""
+    """The name of the header that counts how many times a journal has sent a message to Kafka."""
     return f"{_HOPS_START}{journal}{_HOPS_END}".replace(".", "_").replace("-", "_")
 
 
@@ -59,16 +60,18 @@ def is_hops(name: str) -> bool:
 
 
 def belongs_to_headers(name: str) -> bool:
-    """Whether a name is JMS' own: those are a message's headers, all others its properties."""
+    """Whether JMS defines the name. Names that JMS defines are a message's headers; all others are its properties."""
     return name.startswith("JMS") and not name.startswith(("JMSX", "JMS_"))
 
 
 def goes_out(name: str, place: str) -> bool:
-    """Whether a header or property goes with its message: not the trail, nor what is of the record it came from."""
+    """Whether a header or property is sent with its message. The hop counts and the facts of the record that the
+    message was made from are not."""
     return not (name == ORIGIN or is_hops(name)) if place == "headers" else name not in KAFKA_FACTS
 
 
-# ---- out -----------------------------------------------------------------------------------------------------------
+# ---- from a message to Kafka
+# ------------------------------------------------------------------------------------------
 
 _ENCODERS: Mapping[str, tuple[str, Callable[[Any], bytes]]] = {
     "boolean": ("boolean", lambda value: b"true" if value else b"false"),
@@ -82,7 +85,7 @@ DESTINATION_HEADER, MESSAGE_ID_HEADER = "jms.string.JMSDestination", "jms.long.J
 
 
 def of_fields(message: pb.Message) -> list[Header]:
-    """Headers for a message's fields, but its address and fields that are not set."""
+    """Kafka headers for a message's fields, without its address and without fields that are not set."""
     out: list[Header] = []
     if timestamp := message.timestamp:
         out.append(("jms.long.JMSTimestamp", pack_long(timestamp)))
@@ -107,16 +110,18 @@ _Entry = tuple[str, Callable[[Any], bytes]] | None
 
 
 class HeaderNames:
-    """The Kafka names of a message's headers and properties; each is made once. None: it does not go out as one."""
+    """The Kafka names of a message's headers and properties; each name is made once. None means that the header is not
+    sent."""
 
     def __init__(self) -> None:
         self._of_headers: Kept[tuple[str, str | None], _Entry] = Kept()
         self._of_properties: Kept[tuple[str, str | None], _Entry] = Kept()
         self.may_be_cut = False
-        """Whether a name with a NUL was among them: Kafka's clients would cut it off there."""
+        """Whether one of the names contained a NUL character, at which Kafka's clients would cut the name off."""
 
     def encoded(self, message_id: int, address: bytes, message: pb.Message) -> list[Header]:
-        """All of a message but its trail and what is of another record, in an order of their names.
+        """All Kafka headers of a message in the order of their names, except the hop counts and the facts of the record
+        that the message was made from.
 
         Hot path. Raises RowError.
         """
@@ -127,7 +132,7 @@ class HeaderNames:
         ]
         for values, known in ((message.headers, self._of_headers), (message.properties, self._of_properties)):
             if values:
-                # a protobuf map has no order of its own, and equal messages are to give equal records
+                # a protobuf map has no fixed order, and equal messages must give equal records
                 for name in sorted(values):
                     value = values[name]
                     content: Any = value.text
@@ -143,7 +148,7 @@ class HeaderNames:
         return out
 
     def kafka_name(self, name: str, kind: str, place: str) -> str | None:
-        """The Kafka name of a header or property; None if it does not go out."""
+        """The Kafka name of a header or property; None if it is not sent."""
         known = self._of_headers if place == "headers" else self._of_properties
         try:
             entry = known[name, kind]
@@ -152,8 +157,8 @@ class HeaderNames:
         return None if entry is None else entry[0]
 
     def kafka_names(self, name: str, *, text: bool = False) -> frozenset[str]:
-        """What a header or property of that name may be called in Kafka, as any type or as a `text` alone; nothing if
-        headers of that name do not go out."""
+        """The names that a header or property may have in Kafka, for any type of value or for text only. Empty if
+        headers of this name are not sent."""
         kinds = ["text"] if text else list(_ENCODERS)
         if any(self.kafka_name(name, kind, "headers") is None for kind in kinds):
             return frozenset()
@@ -181,12 +186,12 @@ def _typed_value(value: pb.Property) -> tuple[str | None, Any]:
 
 
 def whole(headers: Iterable[Header]) -> list[Header]:
-    """The headers whose names Kafka's clients would not cut off."""
+    """The headers whose names contain no NUL character, so that Kafka's clients do not cut them off."""
     return [header for header in headers if "\0" not in header[0]]
 
 
 def kept(headers: Iterable[Header], patterns: NamePatterns) -> list[Header]:
-    """The headers of `HeaderNames.encoded` whose names in the message fit the patterns."""
+    """Those headers from `HeaderNames.encoded` whose names in the message match the patterns."""
     return [header for header in headers if own_name(header[0]) in patterns]
 
 
@@ -194,7 +199,7 @@ _own_names: Kept[str, str] = Kept()
 
 
 def own_name(kafka_name: str) -> str:
-    """The name in the message of a header of the convention."""
+    """The name in the message, read from a Kafka header's name."""
     found = _own_names.get(kafka_name)
     return _own_names.keep(kafka_name, _own_name(kafka_name), 2 * len(kafka_name)) if found is None else found
 
@@ -208,7 +213,7 @@ def _own_name(kafka_name: str) -> str:
 
 
 def encoded_value(value: Value) -> bytes:
-    """A value as its header would have it."""
+    """A value encoded as its header's type says."""
     match value:
         case bool():
             return b"true" if value else b"false"
@@ -230,7 +235,8 @@ def property_value(value: pb.Property) -> Value:
     return found
 
 
-# ---- in ------------------------------------------------------------------------------------------------------------
+# ---- from Kafka to a message
+# ------------------------------------------------------------------------------------------
 
 
 def _boolean(value: bytes) -> bool:
@@ -241,7 +247,7 @@ def _boolean(value: bytes) -> bool:
 
 
 def _text_or_bytes(value: bytes) -> Value:
-    """The value of a header that does not say its type: text if it is UTF-8, else bytes."""
+    """The value of a header without a type: text if the bytes are UTF-8, else bytes."""
     try:
         return value.decode()
     except UnicodeDecodeError:
@@ -267,20 +273,22 @@ _DECODERS: Mapping[str, Callable[[bytes], Value]] = {
 
 
 class TurnedBack(NamedTuple):
-    """The headers of a record, turned back into those of a message."""
+    """A record's Kafka headers decoded into the headers, properties and fields of a message."""
 
     headers: dict[str, Value]
     properties: dict[str, Value]
     fields: dict[str, Value]
     """Values of the fields named in `OF_FIELDS`."""
     hops: dict[str, int]
-    """The trail: how often each journal sent it out."""
+    """For each journal, how many times it has sent the message to Kafka."""
 
 
 def turned_back(headers: Iterable[Header], taken: Callable[[str], bool]) -> TurnedBack:
-    """What the Kafka headers that are `taken` say; the last of a name counts. Raises UnfitError for a bad value.
+    """Decode those Kafka headers for whose names `taken` is true; the last header of a name counts. Raises UnfitError
+    for a bad value.
 
-    The trail is taken always. Headers that are not of the convention are properties: text if they are text.
+    The hop counts are always decoded. A header outside the naming convention becomes a property: text if it is UTF-8,
+    else bytes.
     """
     back = TurnedBack({}, {}, {}, {})
     for name, value in headers:
@@ -298,8 +306,9 @@ def turned_back(headers: Iterable[Header], taken: Callable[[str], bool]) -> Turn
 
 
 def plain_property(name: str) -> tuple[str, Callable[[bytes], Value]] | None:
-    """The property that a header is, and what decodes it, if it is `jms.TYPE.NAME` with such a type and property, or
-    none of the convention's."""
+    """The property that a header becomes, and the function that decodes its value, if the header's name is
+    `jms.TYPE.NAME` with a known type and a property's name, or is outside the naming convention. None for other
+    headers."""
     if name.startswith(_JMS):
         kafka_type, own = _typed(name[len(_JMS) :])
         return (own, _DECODERS[kafka_type]) if kafka_type and not belongs_to_headers(own) else None
@@ -329,7 +338,7 @@ def _turn_back(name: str, value: bytes, back: TurnedBack) -> None:
 
 
 def header_value(name: str, value: bytes) -> Value:
-    """The value of a header of the convention. Raises UnfitError if it is not of its type."""
+    """The decoded value of a header of the naming convention. Raises UnfitError if the bytes do not fit its type."""
     if is_hops(name):
         return _decoded(name, "int", value)
     for prefix in (_JMS, _HEADER, _PROPERTY):
@@ -339,7 +348,7 @@ def header_value(name: str, value: bytes) -> Value:
 
 
 def _typed(rest: str) -> tuple[str, str]:
-    """The type and the name; an unknown type is empty."""
+    """The type and the name in a Kafka header's name; the type is empty if it is unknown."""
     kafka_type, dot, name = rest.partition(".")
     return (kafka_type, name) if dot and kafka_type in _DECODERS else ("", rest)
 

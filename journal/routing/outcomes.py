@@ -9,31 +9,31 @@ from typing import NamedTuple
 from journal.words import shortened
 
 DETAIL_CHARACTERS_MAX = 1000
-"""Characters of a refusal's text, which goes to logs, statuses, control rows and dead letters."""
+"""The largest number of characters in a refusal's text, which goes to logs, statuses, control rows and dead letters."""
 
 Header = tuple[str, bytes | None]
 """A Kafka record's header."""
 
 
 class Reason(Enum):
-    """Why something was refused. The value is what metrics, dead letters and `routes test` call it."""
+    """Why a message or record was refused. Metrics, dead letters and `routes test` show the value."""
 
     NO_KEY = "no-key"
-    NO_HEADER = "no-header"  # that a template names
-    BAD_TOPIC = "bad-topic"  # a template made what is no topic's name, or one that is not for messages
+    NO_HEADER = "no-header"  # a template names this header, and the message does not have it
+    BAD_TOPIC = "bad-topic"  # a template gave a text that is no topic name, or the name of an internal topic
     BAD_ADDRESS = "bad-address"
-    BAD_HEADER = "bad-header"  # not of the type that its name says
-    NOT_TEXT = "not-text"  # invalid UTF-8
+    BAD_HEADER = "bad-header"  # the value does not fit the type in the header's name
+    NOT_TEXT = "not-text"  # the bytes are invalid UTF-8
     NOT_JSON = "not-json"
     NOT_ENVELOPE = "not-envelope"
     NOT_CLOUDEVENT = "not-cloudevent"
     NO_BODY = "no-body"  # the body of a large message cannot be read now
     TOO_LARGE = "too-large"
     HOPS = "hops"
-    RETURNED = "returned"  # it would go where it came from
-    NO_REQUEST = "no-request"  # nobody waits for this reply
-    NO_REPLY = "no-reply"  # a request that waited for one in vain
-    UNEXPECTED = "unexpected"  # what a filter, template or conversion raised that it should not
+    RETURNED = "returned"  # the message would go back to the topic that it came from
+    NO_REQUEST = "no-request"  # no request waits for this reply
+    NO_REPLY = "no-reply"  # a request has waited for its reply too long
+    UNEXPECTED = "unexpected"  # a filter, template or conversion has failed in an unexpected way
 
 
 class OnError(Enum):
@@ -45,18 +45,18 @@ class OnError(Enum):
 
 
 class PartitionRule(NamedTuple):
-    """The rule by which a record gets its partition; `partition_of` applies it."""
+    """The rule that chooses a record's partition; `partition_of` applies it."""
 
     name: str
     fixed: int = -1
 
 
 class ReplyRequest(NamedTuple):
-    """A message that went out and asks for a reply."""
+    """The mark of a message that was sent to Kafka and asks for a reply."""
 
     correlation_id: str
     address: str
-    """The address of the reply."""
+    """The address to which the reply must be sent."""
 
 
 class OutgoingRecord(NamedTuple):
@@ -69,31 +69,31 @@ class OutgoingRecord(NamedTuple):
     headers: Sequence[Header]
     rule: PartitionRule
     message: int
-    """The message's id; of a source's record, its offset."""
+    """The id of the message; for a record of a source, its offset."""
     request: ReplyRequest | None = None
 
 
 class RouteRefusal(NamedTuple):
-    """A record that is not sent, or a message that is not added."""
+    """The refusal of a record that is not sent, or of a message that is not added."""
 
     route: str
     """The name of the route, or of the source."""
     topic: str
-    """The target's topic, or the topic of the source's record. Empty: not known."""
+    """The target's topic, or the topic of the source's record; empty if it is not known."""
     message: int
-    """The message's id; of a source's record, its offset."""
+    """The id of the message; for a record of a source, its offset."""
     reason: Reason
     detail: str
     on_error: OnError
     dead_letter: OutgoingRecord | None = None
-    """What to send instead, exactly if `on_error` is DEAD_LETTER."""
+    """The record to send instead. It is set only if `on_error` is DEAD_LETTER."""
 
     def __str__(self) -> str:
         return f"{self.route}: {self.detail} ({self.reason.value})"
 
 
 class UnfitError(Exception):
-    """Raised inside routing by what cannot be converted or keyed; ends as a RouteRefusal, never outside."""
+    """Raised inside routing when a value cannot be converted, or a key not made. It always becomes a RouteRefusal."""
 
     def __init__(self, reason: Reason, detail: str) -> None:
         self.detail = shortened(detail, DETAIL_CHARACTERS_MAX)
@@ -102,5 +102,5 @@ class UnfitError(Exception):
 
 
 def unexpected(error: Exception) -> UnfitError:
-    """The error for anything else that a filter, template or conversion raises."""
+    """The UnfitError for any other error that a filter, template or conversion raises."""
     return UnfitError(Reason.UNEXPECTED, f"{type(error).__name__}: {error}")

@@ -1,6 +1,7 @@
-"""The partition of a record: a function of its key, so that a replay sends it where it went before.
+"""The partition of a record, which follows from its key, so that a replay sends the record to the same partition again.
 
-A record without a key goes by its message's id. Kafka's clients would take any partition, and two workers not the same.
+A record without a key gets its partition from its message's id. Kafka's clients would choose any partition, and two
+workers could choose different ones.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ MURMUR2, CRC32, MESSAGE_ID, FIXED = "murmur2", "crc32", "message-id", "partition
 
 
 def parse_rule(text: str) -> PartitionRule:
-    """`murmur2` (Java's clients), `crc32` (librdkafka's), `message-id`, `partition:N`. Raises ValueError."""
+    """Parse a partition rule: `murmur2` (as Java's clients), `crc32` (as librdkafka), `message-id`, or `partition:N`.
+    Raises ValueError."""
     if text in (MURMUR2, CRC32, MESSAGE_ID):
         return PartitionRule(text)
     kind, _, number = text.partition(":")
@@ -25,7 +27,8 @@ def parse_rule(text: str) -> PartitionRule:
 
 
 def partition_of(record: OutgoingRecord, partitions: int) -> int:
-    """The record's partition in a topic with so many. Raises UnfitError if the topic lacks the fixed one."""
+    """The record's partition in a topic with this number of partitions. Raises UnfitError if the topic does not have
+    the fixed partition."""
     rule, key = record.rule, record.key
     if key is not None and rule.name == MURMUR2:
         return murmur2(key, partitions)

@@ -1,4 +1,4 @@
-"""The settings of a route, a target and a source, checked as they are read."""
+"""The settings of a route, a target and a source, which are checked when they are read."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ EARLIEST, LATEST = "earliest", "latest"
 
 
 def is_topic(name: str) -> bool:
-    """Whether Kafka takes it for a topic's name."""
+    """Whether Kafka accepts the text as a topic name."""
     return _TOPIC.fullmatch(name) is not None and name not in (".", "..")
 
 
 def is_internal(topic: str, own: Container[str]) -> bool:
-    """Whether a topic is the journal's own, or one that Kafka or Faust keep to themselves."""
+    """Whether a topic belongs to the journal itself, to Kafka or to Faust."""
     return topic in own or topic.startswith("__") or "__assignor-__leader" in topic
 
 
 def parse_key(text: str) -> tuple[str, str]:
-    """What a key is taken from, and the header's name or the constant. Raises ValueError."""
+    """The kind of a key setting, and the header's name or the constant that it gives. Raises ValueError."""
     kind, colon, rest = text.partition(":")
     if (text in ("message-id", "none")) or (colon and rest and kind in ("header", "constant")):
         return kind, rest
@@ -40,7 +40,7 @@ def parse_key(text: str) -> tuple[str, str]:
 
 
 def start_ms(start: str) -> int | None:
-    """The moment that a start position names, in ms since 1970; None for earliest and latest. Raises ValueError."""
+    """The time of a start position in ms since 1970; None for earliest and latest. Raises ValueError."""
     if start in (EARLIEST, LATEST):
         return None
     try:
@@ -52,7 +52,7 @@ def start_ms(start: str) -> int | None:
     return int(moment.timestamp() * 1000)
 
 
-# ---- what a field must be ------------------------------------------------------------------------------------------
+# ---- checks of fields ------------------------------------------------------------------------------------------------
 
 
 def _named(text: str) -> str:
@@ -141,36 +141,36 @@ class TargetConfig(RoutingPart):
     """A target of a route: the topic, and how a message becomes a record."""
 
     topic: Annotated[str, AfterValidator(_topic_template)]
-    """A topic, or a template of one."""
+    """A topic, or a template that gives one."""
     key: Keys = ("message-id",)
-    """Where the record's key comes from: the first of these that the message has."""
+    """The possible sources of the record's key; the first one that the message has is used."""
     key_format: Literal["typed", "text"] = "typed"
-    """How a key that is no text is written: encoded as a header's value, or as text."""
+    """How a key that is no text is written: as the encoded header's bytes, or as text."""
     value: Literal["body", "text", "json", "cloudevents-structured", "cloudevents-binary"] = "body"
     headers: Headers = ("*",)
-    """Patterns of the headers and properties that go with the message."""
+    """Patterns of the names of headers and properties that are sent with the message."""
     partitioner: Annotated[str, AfterValidator(_rule)] = "murmur2"
     reply_topic: OptionalTopic = ""
-    """The topic in which the answer to a message with JMSReplyTo is awaited."""
+    """The topic in which the reply to a message with JMSReplyTo is expected."""
     content_type: str = Field(default="application/octet-stream", min_length=1)
-    """The content type of the body, in CloudEvents."""
+    """The content type of the body, for CloudEvents."""
     event_type: str = Field(default="kafka-journal.message", min_length=1)
     event_source: str = ""
-    """The source in CloudEvents; empty: /kafka-journal/<journal>."""
+    """The source attribute of CloudEvents; empty means /kafka-journal/<journal>."""
 
 
 class RouteConfig(RoutingPart):
-    """A route: the messages that go out, and their targets."""
+    """A route: which messages are sent to Kafka, and to which targets."""
 
     name: Name
     address: Annotated[str, AfterValidator(_address)] = "#"
     filter: Annotated[str, AfterValidator(_filter)] = ""
     targets: tuple[TargetConfig, ...] = Field(min_length=1)
     stop: bool = False
-    """Whether a message that this route sends is shown to no later route."""
+    """Whether later routes ignore a message that this route sends."""
     on_error: OnError = OnError.FAIL
     dead_letter_topic: OptionalTopic = ""
-    """The topic of dead letters; empty: the one of all routes."""
+    """The topic of dead letters; empty means the one that is set for all routes."""
 
 
 class SourceConfig(RoutingPart):
@@ -179,11 +179,11 @@ class SourceConfig(RoutingPart):
     name: Name
     topics: tuple[Topic, ...] = ()
     pattern: Annotated[str, AfterValidator(_regex)] = ""
-    """A regular expression of whole topic names, besides `topics`."""
+    """A regular expression that matches whole topic names. The source takes these topics besides `topics`."""
     address: Annotated[str, AfterValidator(_template)] = "kafka.{topic}"
     value: Literal["body", "text", "json", "cloudevents"] = "body"
     headers: Headers = ("*",)
-    """Patterns of the record's headers that are taken."""
+    """Patterns of the names of the record's headers that the message gets."""
     start: Annotated[str, AfterValidator(_start)] = EARLIEST
     """Where to begin in a partition that has no committed offset."""
     replies: bool = False
@@ -193,7 +193,7 @@ class SourceConfig(RoutingPart):
     reply_timeout_ms: int = Field(default=300_000, ge=1000)
     """How long a request waits for its reply."""
     two_way: bool = False
-    """Whether routes may write to the source's topics: their records are passed over."""
+    """Whether routes may write to the source's topics. Records that routes of this journal wrote are then ignored."""
     on_error: OnError = OnError.FAIL
     dead_letter_topic: OptionalTopic = ""
 

@@ -1,7 +1,9 @@
-"""Address patterns with Artemis' wildcards, patterns of header names, and texts in order, as both they and LIKE need.
+"""Address patterns with Artemis' wildcards, patterns of header names, and the search for texts in a given order, which
+header patterns and LIKE use.
 
-An address is words between dots. In a pattern `*` stands for one word, `#` for any number of them, none too; they are
-words of their own. Which routes an address has is asked once an address: matching is plain rather than fast.
+An address consists of words between dots. In a pattern the word `*` stands for one word, and the word `#` for any
+number of words, also none. The routes of an address are looked up once and then kept, so matching is simple rather than
+fast.
 """
 
 from __future__ import annotations
@@ -27,12 +29,12 @@ def parse_pattern(text: str) -> tuple[str, ...]:
 
 
 def matches(pattern: Sequence[str], address: str) -> bool:
-    """Whether an address is one of a pattern's."""
+    """Whether an address matches a pattern."""
     return _walk(tuple(pattern), tuple(address.split(".")), _is_word_of)
 
 
 def overlaps(first: Sequence[str], second: Sequence[str]) -> bool:
-    """Whether there are addresses that both match."""
+    """Whether some address matches both patterns."""
 
     @cache
     def meet(i: int, j: int) -> bool:
@@ -46,12 +48,13 @@ def overlaps(first: Sequence[str], second: Sequence[str]) -> bool:
 
 
 def covers(wide: Sequence[str], narrow: Sequence[str]) -> bool:
-    """Whether `wide` surely matches all that `narrow` does. Not every such pair is seen (`*.#` and `#.*` are one)."""
+    """Whether `wide` certainly matches every address that `narrow` does. Some such pairs are not recognised (`*.#` and
+    `#.*`)."""
     return _walk(tuple(wide), tuple(narrow), lambda word, other: word == other or (word == ONE and other != ANY))
 
 
 def regex_of(pattern: Sequence[str]) -> str:
-    """A regular expression of the addresses that a pattern matches."""
+    """A regular expression that matches the addresses of a pattern."""
     if not pattern:
         return ""
     first, rest = pattern[0], pattern[1:]
@@ -62,7 +65,8 @@ def regex_of(pattern: Sequence[str]) -> str:
 
 
 def regex_of_word(pattern: Sequence[str], at: int) -> str:
-    """The same of the word at an index (behind the last, if negative) of such an address."""
+    """A regular expression that matches the word at this index (counted from the end if negative) of an address of the
+    pattern."""
     words = [*pattern] if at >= 0 else [*reversed(pattern)]
     known = words[: words.index(ANY)] if ANY in words else words
     at = at if at >= 0 else -1 - at
@@ -78,7 +82,7 @@ def _is_word_of(word: str, other: str) -> bool:
 
 
 def _walk(pattern: tuple[str, ...], words: tuple[str, ...], same: Callable[[str, str], bool]) -> bool:
-    """The places in the pattern that the words read so far can have brought us to, word by word."""
+    """The set of places in the pattern that the words read so far can lead to, for one word after the other."""
     places = _with_skips(pattern, {0})
     for word in words:
         stepped = {at for at in places if at < len(pattern) and pattern[at] == ANY}
@@ -88,7 +92,7 @@ def _walk(pattern: tuple[str, ...], words: tuple[str, ...], same: Callable[[str,
 
 
 def _with_skips(pattern: tuple[str, ...], places: set[int]) -> set[int]:
-    """The places, and those behind each `#`, which may stand for no more words."""
+    """The places, and the place after each `#`, because `#` may stand for no more words."""
     found = set(places)
     for at in places:
         while at < len(pattern) and pattern[at] == ANY:
@@ -98,8 +102,8 @@ def _with_skips(pattern: tuple[str, ...], places: set[int]) -> set[int]:
 
 
 class NamePatterns:
-    """The header names that are taken: patterns with `*` for any characters; a `!` before one excludes. The last
-    decides."""
+    """Patterns that decide which header names are taken: `*` stands for any characters, and a `!` in front excludes.
+    The last pattern that matches decides."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
         """Raises ValueError."""
@@ -122,10 +126,11 @@ class NamePatterns:
 
 
 def in_order(segments: Sequence[Sequence[str | None]]) -> Callable[[str], object | None]:
-    """A function that tells whether a text is these segments with any characters between them; None: it is not.
+    """A function that tells whether a text consists of these segments, in this order, with any characters between them.
 
-    A segment is characters, or None for any one. Of each the first place counts, and no place is tried again: a regular
-    expression with several `.*` would try them all.
+    A segment is a sequence of characters, or None for any single one. Each segment is searched from the left, and its
+    first place counts. No other place is tried, so the time is short; a regular expression with several `.*` would try
+    them all.
     """
     first, *between = segments
     last = between.pop() if between else None
@@ -152,10 +157,10 @@ def in_order(segments: Sequence[Sequence[str | None]]) -> Callable[[str], object
 
 
 def _regex_of_ends(first: Sequence[str | None], last: Sequence[str | None] | None) -> str:
-    """A regular expression of a text's beginning and end; without `last`, `first` is the whole text."""
+    """A regular expression for a text's beginning and end; without `last`, `first` is the whole text."""
     if last is None:
         return _regex_of_segment(first)
-    # looked at once, at the end, while the beginning leaves room for it
+    # the end is compared once, and must not overlap the beginning
     end = f"(?=.{{{len(last)}}}).*+(?<={_regex_of_segment(last)})" if last else ".*"
     return _regex_of_segment(first) + end
 

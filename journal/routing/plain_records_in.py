@@ -1,9 +1,11 @@
-"""Records that become a message of their topic's address with their value as its body, and properties: encoded at once.
+"""A fast way to make messages from a source's plain records, which encodes each message directly.
 
-Their headers are properties and nothing else, and where they come from is four more. `encode` gives what encoding the
-messages that the slow way makes would give, up to a record to which there is more, or with which something is wrong.
+A record is plain if its address follows from its topic, its value becomes the body as it is, and all its headers become
+properties. Four more properties say which record it was. `encode` gives the same bytes as the general way in
+`journal.routing.record_in`, and stops at the first record that is not plain or has a fault.
 
-Hot path: what comes again is kept in pieces (a header with its value, a partition), and a record is put together.
+Hot path: encoded pieces that come again (a header with its value, a partition) are kept, and a message is put together
+from them.
 """
 
 from __future__ import annotations
@@ -25,23 +27,25 @@ if TYPE_CHECKING:
 
 _KEY_HEADS_KEPT = 1024
 _NAME_BYTES = 64
-"""Bytes that a name takes besides its characters."""
+"""Bytes in memory that a name takes besides its characters."""
 _SHORT_BYTES = 64
-"""Longest header value that is kept."""
+"""The longest header value whose encoded form is kept."""
 _OFFSET_BITS = 6
-"""Bits of an offset in the first byte of its zigzag varint."""
+"""The number of an offset's low bits that are in the first byte of its zigzag varint."""
 _OFFSETS_KEPT = 1024
 _TIMESTAMPS_KEPT = 1024
 
 Classify = Callable[[str], tuple[str, Callable[[bytes], Value]] | None]
-"""The property that a header of this name is, and what decodes it; None: it is more than a property."""
+"""A function that gives the property that a header of this name becomes and the decoder of its value; None if the
+header becomes more than a property."""
 
 
 class _Order(NamedTuple):
-    """Where headers of these names go, by their places: properties are in the order of their names."""
+    """The order in which headers of given names are encoded, because properties are in the order of their names. Each
+    number is a header's place in the record."""
 
     before: tuple[int, ...]
-    """Before where the record comes from."""
+    """Headers that come before the four properties that say where the record comes from."""
     after: tuple[int, ...]
 
 
@@ -49,24 +53,25 @@ class PlainRecords:
     """Makes messages from the plain records of one source."""
 
     def __init__(self, address_of: Callable[[str], str], classify: Classify) -> None:
-        """`address_of` gives the address of a topic's records; empty: it is not the same for all of them."""
+        """`address_of` gives the address of a topic's records; it is empty if they do not all have the same one."""
         self._address_of = address_of
         self._classify = classify
         self._addresses: Kept[str, tuple[str, bytes]] = Kept()
-        """By topic, its address and the bytes that begin a message of it; no bytes where the topic has no one
-        address."""
+        """The address of each topic, and the first bytes of a message with this address. The bytes are empty if the
+        topic's records do not all have the same address."""
         self._orders: Kept[tuple[str, ...], _Order | None] = Kept()
-        """By the names of headers, their order; None: headers of these names are not plain."""
+        """The order of headers by their names; None if headers of these names make a record that is not plain."""
         self._pieces: Kept[Header, bytes] = Kept()
         self._partitions: Kept[tuple[str, int], bytes] = Kept()
 
     def encode(
         self, records: Sequence[SourceRecord], start: int, end: int, bytes_max: int, room: int
     ) -> PlainRun | None:
-        """The plain ones of one partition, from place `start` to before `end`; None: the first one is not plain.
+        """Encode the plain records of one partition, from index `start` to before `end`; None if the first one is not
+        plain.
 
-        Values of more than `bytes_max` are not plain. Behind the one with which their messages are more than `room`
-        bytes there are no more.
+        A record with a value of more than `bytes_max` is not plain. The run ends after the record with which its
+        messages exceed `room` bytes.
         """
         topic, partition = records[start].topic, records[start].partition
         try:
@@ -157,16 +162,16 @@ assert sorted(KAFKA_FACTS) == [KAFKA_KEY, KAFKA_OFFSET, KAFKA_PARTITION, KAFKA_T
 
 @lru_cache(maxsize=_KEY_HEADS_KEPT)
 def _key_head(size: int) -> bytes:
-    """The bytes before a key of so many bytes."""
+    """The bytes in front of a key of this size."""
     whole = property_entry(KAFKA_KEY, bytes(size))
     return whole[: len(whole) - size]
 
 
 @lru_cache(maxsize=_OFFSETS_KEPT)
 def _offset_ends(high: int) -> tuple[bytes, bytes]:
-    """What stands before the first byte of an offset with these bits above that byte's, and what behind it."""
+    """The bytes before and after the first byte of an encoded offset, from the offset's bits above the low ones."""
     offset = high << _OFFSET_BITS
-    number = varint(offset << 1)  # zigzag
+    number = varint(offset << 1)  # zigzag encoding doubles a number that is not negative
     whole = property_entry(KAFKA_OFFSET, offset)
     return whole[: len(whole) - len(number)], number[1:]
 

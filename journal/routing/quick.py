@@ -1,10 +1,10 @@
-"""A stored message's bytes to Kafka headers without protobuf: what most messages have, as most writers write it.
+"""A fast way from a stored message's bytes to Kafka headers, without parsing the message with protobuf.
 
-protobuf writes fields in order: address, body, headers, properties, then the rest. For what is not as expected here (a
-large body, a long header, bytes as a header, what says where a message came from) there is the parsed message; both
-ways give the same (tests/properties).
+protobuf writes fields in order: address, body, headers, properties, then the rest. If a message has something
+unexpected (a large body, a long header, bytes as a header, fields that say where it came from), the caller parses it.
+Both ways give the same headers (tests/properties prove it).
 
-Hot path: for a message with a property it takes as long as parsing alone would.
+Hot path: a message with one property takes as long as parsing alone would.
 """
 
 from __future__ import annotations
@@ -22,36 +22,37 @@ _MORE = 0x80
 """The bit in a length's first byte that says that another byte follows."""
 _NAME, _VALUE = 0x0A, 0x12
 _TEXT_HEADS = tuple(bytes((_VALUE, size + 2, 0x22, size)) for size in range(_MORE))
-"""By length of a text, the bytes before it in its entry."""
+"""The bytes before a text in its map entry, by the text's length."""
 _BOOLEAN, _INTEGER, _REAL = 0x08, 0x10, 0x19
 _REAL_BYTES, _INTEGER_BYTES_MAX = 8, 9
 _NO_PRIORITY = b"\x28\x00"
-"""Priority 0, which the store writes and protobuf leaves out."""
+"""The encoded priority 0. The store writes it, but protobuf would leave it out."""
 _TAIL_BYTES_MAX = 64
 _TAIL_KEPT_BYTES = 512
-"""Bytes that the headers of a tail take."""
+"""Bytes in memory that the headers of a tail take."""
 
 Quick = tuple[bytes, list[Header]]
-"""A message's body, and its headers without the trail."""
+"""A message's body, and its headers without the hop counts."""
 
 _Name = tuple[str, str, str]
-"""What sorts as the entries should; the name; and Kafka's of a text."""
+"""A text by which the entries are sorted; the name; and the Kafka name of a text with this name."""
 
 
 class QuickHeaders:
-    """Makes headers from a message's bytes. What it makes of names is kept, as in `HeaderNames`."""
+    """Makes Kafka headers from a message's bytes. The names that it makes are kept, as in `HeaderNames`."""
 
     def __init__(self, names: HeaderNames) -> None:
         self._names = names
         self._of_headers: Kept[bytes, _Name | None] = Kept()
         self._of_properties: Kept[bytes, _Name | None] = Kept()
         self._tails: Kept[bytes, list[Header] | None] = Kept()
-        """Headers of the fields behind the properties, which many messages of one millisecond share."""
+        """Headers made from the fields after the properties. Many messages of one millisecond share the same bytes
+        there."""
 
     def encoded(self, destination: Header, message_id: int, data: bytes, at: int) -> Quick | None:
-        """A message's body, and its headers as `HeaderNames.encoded` has them; None: ask the parsed message.
+        """A message's body, and its headers as `HeaderNames.encoded` gives them; None if the message must be parsed.
 
-        `at` is where its address ends, which is `destination`.
+        `destination` is the header of its address, which ends at index `at` of `data`.
         """
         body = b""
         entries: list[Header] = []
@@ -112,7 +113,7 @@ class QuickHeaders:
         return body, [destination, (MESSAGE_ID_HEADER, pack_long(message_id)), *fields, *entries]
 
     def _named(self, raw: bytes, place: int) -> _Name | None:
-        """The name in a raw entry; None: it is no name, or does not go out as a header."""
+        """The name in a raw entry; None if it has no name, or its header is not sent."""
         if len(raw) < 2 or raw[0] != _NAME or len(raw) != 2 + raw[1]:
             return None
         name = raw[2:].decode()
@@ -121,7 +122,7 @@ class QuickHeaders:
         return known.keep(raw, None if of_text is None else (chr(place) + name, name, of_text), 4 * len(raw))
 
     def _typed(self, name: str, place: int, value: bytes) -> Header | None:
-        """The header of a value that is no text; None: it is not as expected."""
+        """The header of a value that is no text; None if the value has an unexpected form."""
         if value[0] != _VALUE or value[1] != len(value) - 2:
             return None
         tag, content = value[2], value[3:]
@@ -137,7 +138,8 @@ class QuickHeaders:
         return None if kafka_name is None or encoded is None else (kafka_name, encoded)
 
     def _of_tail(self, tail: bytes) -> list[Header] | None:
-        """The headers of a message's last fields; None: they are not in order, or are a large message's."""
+        """The headers of a message's last fields; None if the fields are not in order, or the message is a large
+        one."""
         try:
             message = pb.Message.FromString(tail)
         except DecodeError:
@@ -154,7 +156,7 @@ _PLACES = {_HEADERS: "headers", _PROPERTIES: "properties"}
 
 
 def _integer(content: bytes) -> bytes | None:
-    """A zigzag varint as 8 bytes; None: it is longer than most, or none."""
+    """A zigzag varint as 8 bytes; None if it is no valid varint or a longer one."""
     if len(content) == 1:
         return _SMALL_INTEGERS.get(content[0])
     if not 0 < len(content) <= _INTEGER_BYTES_MAX or content[-1] >= _MORE:

@@ -1,7 +1,7 @@
-"""The way in: a source's record, and the message that it becomes. Pure: consuming and appending are elsewhere.
+"""How a source's record becomes a message. Pure: consuming and appending are done elsewhere.
 
-Headers that our way out made are turned back. A record that this journal itself sent out is passed over, and one that
-has been through too many journals is refused, so that nothing goes round.
+Headers that our routes made are decoded into the message's headers. A record that this journal itself sent is ignored,
+and a record that passed through too many journals is refused, so that no message goes round for ever.
 
 Hot path: plain records, which are encoded at once (`journal.routing.plain_records_in`).
 """
@@ -29,13 +29,13 @@ from journal.store.model import PRIORITY_DEFAULT, PRIORITY_MAX, Message, Value
 
 _INT64_MAX = 2**63 - 1
 _DUPLICATE_ID = "_AMQ_DUPL_ID"
-"""The property with a message's duplicate-detection id, as clients of Artemis name it."""
+"""The property that holds a message's duplicate-detection id, as Artemis' clients name it."""
 
 _SCHEMES = ("queue://", "topic://", "temp-queue://", "temp-topic://")
 """Prefixes that JMS clients of Artemis write before an address."""
 
 _OF_REPLIES = (f"jms.*{convention.CORRELATION_ID}", f"jms.*{convention.DESTINATION}")
-"""Headers that a source of replies takes, whatever its `headers` say."""
+"""Headers that a source of replies takes, even if its `headers` exclude them."""
 
 _CONVERTERS: Mapping[str, Callable[[bytes, Mapping[str, bytes]], Enveloped]] = {
     "body": of_body,
@@ -45,16 +45,17 @@ _CONVERTERS: Mapping[str, Callable[[bytes, Mapping[str, bytes]], Enveloped]] = {
 }
 
 Replies = Callable[[str, str], str | None]
-"""The address that waits for a reply of this source with this correlation id; None: none does."""
+"""A function that gives the address which waits for a reply of this source with this correlation id; None if none
+waits."""
 
 
 def nobody_waits(source: str, correlation_id: str) -> str | None:
-    """`Replies` without requests: nobody waits."""
+    """The `Replies` of a journal without requests: no address waits."""
     return None
 
 
 def dead_letter_topic_of(routing: RoutingConfig, source: SourceConfig) -> str:
-    """The topic of a source's dead letters; empty: it has none."""
+    """The topic of a source's dead letters; empty if it has none."""
     return source.dead_letter_topic or routing.dead_letter_topic
 
 
@@ -66,9 +67,8 @@ def has_dead_letters(source: SourceConfig) -> bool:
 def policy_of(source: SourceConfig, reason: Reason) -> OnError:
     """The policy for a record that a source refuses.
 
-    A request without its reply is a dead letter, whatever else the policy is, and so is a reply that comes too late, or
-    when the address that waited is there no more, rather than that it stops the source: all are to be expected of
-    whoever asks and answers.
+    A request without its reply always becomes a dead letter. So does a reply that comes too late, or whose requester's
+    address is gone, if the policy would otherwise stop the source: such things happen in normal operation.
     """
     if source.requests:
         late = reason in (Reason.NO_REQUEST, Reason.BAD_ADDRESS) and source.on_error is OnError.FAIL
@@ -89,9 +89,9 @@ class Sources:
         replies: Replies = nobody_waits,
         bytes_max: Mapping[str, int] | None = None,
     ) -> None:
-        """`own_topics` are the journal's: they are no source's, whatever a pattern says. `bytes_max` has the largest
-        records that topics take, for dead letters, and may change meanwhile. Raises ConfigError.
-        """
+        """`own_topics` are the journal's topics, which no source takes even if a pattern matches them. `bytes_max` has
+        the largest record that each topic takes, for dead letters; the caller may change it later. Raises
+        ConfigError."""
         self._own = own_topics
         sizes = {} if bytes_max is None else bytes_max
         self._sources = [_Source(source, config, journal, replies, sizes) for source in config.sources]
@@ -108,27 +108,28 @@ class Sources:
                 )
 
     def source_of(self, topic: str) -> SourceConfig | None:
-        """The source that takes a topic, the first in their order; None: none does."""
+        """The first source that takes a topic; None if none does."""
         found = self._source(topic)
         return None if found is None else found.config
 
     def topics(self, existing: Iterable[str]) -> dict[str, SourceConfig]:
-        """The topics to consume among those that exist, with their sources."""
+        """Those of the existing topics that sources consume, with their sources."""
         found = ((topic, self.source_of(topic)) for topic in existing)
         return {topic: source for topic, source in found if source is not None}
 
     def encode(
         self, records: Sequence[SourceRecord], start: int, end: int, bytes_max: int, room: int
     ) -> PlainRun | None:
-        """The messages that plain records become, as of `PlainRecords.encode`; None: `convert` makes the first one, or
-        says that there is none. Hot path."""
+        """The messages of plain records, as `PlainRecords.encode` gives them. None if the first record must go through
+        `convert`, which makes its message or tells that it has none. Hot path."""
         source = self._source(records[start].topic)
         if source is None or source.plain is None:
             return None
         return source.plain.encode(records, start, end, bytes_max, room)
 
     def convert(self, record: SourceRecord) -> Message | RouteRefusal:
-        """The message that a record becomes, or its refusal. Raises StateError for a topic of no source."""
+        """The message that a record becomes, or its refusal; None if the record is ignored. Raises StateError for a
+        topic of no source."""
         topic = record.topic
         source = self._of_topic.get(topic) or self._source(topic)
         if source is None:
@@ -138,7 +139,7 @@ class Sources:
         except UnfitError as error:
             return source.refusal(error, record)
         except JournalError:
-            raise  # the journal fails, which was asked who waits for a reply
+            raise  # an error of the journal, which was asked who waits for a reply, is no fault of the record
         except Exception as error:  # noqa: BLE001  # one record of one source, whatever it is
             return source.refusal(unexpected(error), record)
 
@@ -182,7 +183,7 @@ class _Source:
         self._dead_letter_topic = dead_letter_topic_of(routing, config)
 
     def _of_topic(self, topic: str) -> str:
-        """The address of all of a topic's records; empty: each has its own, or none."""
+        """The address of all records of a topic; empty if each record has its own address, or none."""
         if set(self._address.names) - {"topic"}:
             return ""
         try:
@@ -195,7 +196,7 @@ class _Source:
         return None if found is not None and found[0] == _DUPLICATE_ID else found
 
     def message(self, record: SourceRecord) -> Message:
-        """Raises UnfitError."""
+        """The message that a record becomes. Raises UnfitError."""
         if record.headers is None:
             raise UnfitError(Reason.BAD_HEADER, "the name of a header is no UTF-8, so none of them can be read")
         back = turned_back(record.headers, self._taken.__contains__)
@@ -228,7 +229,7 @@ class _Source:
 
     @staticmethod
     def _destination(back: TurnedBack, found: Enveloped) -> str:
-        """The address that a record names; empty: it names none."""
+        """The address that a record's headers name; empty if they name none."""
         said = found.address or back.fields.get(convention.DESTINATION)
         return said if isinstance(said, str) else ""
 
@@ -248,7 +249,7 @@ class _Source:
         return value
 
     def _addressed(self, record: SourceRecord, message: Message) -> str:
-        """The address of a message, which until here has the one that its record says."""
+        """The message with its final address. Until here it has the address that its record names."""
         if self.config.replies:
             return self._asked_for(message.address, message.headers.get(convention.CORRELATION_ID))
 
@@ -268,7 +269,8 @@ class _Source:
         return address
 
     def _asked_for(self, destination: str, correlation_id: Value | None) -> str:
-        """The address of a reply: that of the request with its correlation id, else the destination that it names."""
+        """The address of a reply: that of the request with its correlation id, else the destination that the record
+        names."""
         text = None if correlation_id is None else text_of(correlation_id)
         address = (None if text is None else self._replies(self.config.name, text)) or destination
         if not address:

@@ -1,9 +1,10 @@
-"""The way out: a message that was added, and the records that its routes send. Pure; the same message gives the same.
+"""How a message that was added becomes the records that its routes send. Pure; the same message always gives the same
+records.
 
-Hot path. Which routes an address has is found once and kept, so that a message of no route costs a look at its first
-bytes; of one that has routes, the headers are made once for all targets, and it is parsed only if something asks for
-more than its body and headers (a filter, a template, an envelope). Where one target has all of an address, and asks for
-no more than that, it makes the record at once.
+Hot path. The routes of an address are found once and kept, so for a message without routes only its first bytes are
+read. For a message with routes, the headers are made once for all targets, and the message is parsed only if a filter,
+a template or an envelope needs more than its body and headers. If an address has only one target, and that needs no
+parsing, the record is made directly.
 """
 
 from __future__ import annotations
@@ -36,14 +37,15 @@ _Plain = Callable[[int, bytes, Quick], OutgoingRecord | None]
 
 
 class RouteVerdict(NamedTuple):
-    """The verdict of a route on a message, for `routes test`."""
+    """What one route decides about a message, for `routes test`."""
 
     route: str
     verdict: str
 
 
 class Router:
-    """The routes of a journal. Any number of threads may route, and share what is kept of names."""
+    """The routes of a journal. Any number of threads may use it at the same time; they share the names that are
+    kept."""
 
     def __init__(
         self,
@@ -54,11 +56,12 @@ class Router:
         bytes_max: Mapping[str, int] | None = None,
         replay_of: str = "",
     ) -> None:
-        """`own_topics` are the journal's: nothing is sent there. `bytes_max` has topics' max.message.bytes and may
-        change meanwhile. Large messages have no body here: `reading` gives a router that reads them.
+        """`own_topics` are the journal's topics; routes send nothing there. `bytes_max` has the max.message.bytes of
+        topics; the caller may change it later. Bodies of large messages cannot be read here: `reading` gives a router
+        that can.
 
-        `replay_of` is a route that alone sends, what it sends marked as replayed; what routes before it keep from it is
-        kept from it then too. Raises ConfigError, also for a route that is not there.
+        With `replay_of` only the route of that name sends, and its records are marked as replayed. Routes before it
+        with `stop` still keep their messages from it. Raises ConfigError, also if there is no such route.
         """
         names, known = HeaderNames(), {} if bytes_max is None else bytes_max
         trail, _ = trail_of(pb.Message(), journal)
@@ -74,14 +77,15 @@ class Router:
         """
 
     def reading(self, body: Body | None) -> Router:
-        """This router with `body` to read large messages: all else is shared, also what is kept of names."""
+        """This router, with `body` to read large messages. Both share all else, also the names that are kept."""
         router = copy(self)
         router._context = self._context._replace(body=body)
         return router
 
     def route(self, message_id: int, data: bytes) -> Sequence[OutgoingRecord | RouteRefusal]:
-        """The outcomes of a message's routes, in their order. `data` is that of its MESSAGE record. Raises RowError."""
-        # protobuf writes fields in order, and the address is the first of them
+        """The outcomes of a message's routes, in the order of the routes. `data` is the data of its MESSAGE record.
+        Raises RowError."""
+        # protobuf writes fields in order, so the address comes first
         if len(data) > 1 and data[0] == _ADDRESS_TAG and data[1] < _SHORT:
             end = 2 + data[1]
             address = data[2:end]
@@ -121,7 +125,7 @@ class Router:
         return out
 
     def explain(self, message_id: int, data: bytes) -> list[RouteVerdict]:
-        """The verdict of each route on a message."""
+        """The decision of each route about a message."""
         view = MessageFields(message_id, parsed(data))
         verdicts: list[RouteVerdict] = []
         stopped = ""
@@ -158,7 +162,7 @@ class _ReadyRoute:
         self.targets = [Target(target, config, context) for target in config.targets]
 
     def selects(self, sending: MessageSending) -> bool:
-        """Whether the selector takes the message. Raises RowError, and UnfitError if that cannot be told."""
+        """Whether the selector takes the message. Raises RowError, and UnfitError if the selector fails."""
         assert self.selector is not None
         view = sending.view
         try:
@@ -170,13 +174,15 @@ class _ReadyRoute:
 
     @property
     def plain(self) -> _Plain | None:
-        """What makes the record of most messages, if the only target is plain and the route takes every message."""
+        """The function that makes the record of most messages, if the only target is plain and the route takes every
+        message; else None."""
         only = self.targets[0] if len(self.targets) == 1 and self.selector is None else None
         return only.plain if only is not None and only.is_plain else None
 
 
 def _up_to(name: str, routes: Sequence[_ReadyRoute], journal: str) -> list[_ReadyRoute]:
-    """A route, and of those before it the ones that stop, without targets: they only keep messages from it."""
+    """A route, and the routes before it that have `stop`. Those lose their targets, because they only keep messages
+    from it."""
     for at, route in enumerate(routes):
         if route.config.name == name:
             before = [each for each in routes[:at] if each.stop]

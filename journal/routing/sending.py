@@ -1,4 +1,4 @@
-"""A message on its way to its targets."""
+"""A message while its routes make records from it."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from journal.v1 import store_pb2 as pb
 _COUNT_MAX = 2**31 - 2
 
 Body = Callable[[Sequence[int]], bytes | None]
-"""A large message's body by the ids of its chunks; None if it is not to be had."""
+"""A function that reads a large message's body from the ids of its chunks; None if the body cannot be read."""
 
 
 class Context(NamedTuple):
-    """What all routes and messages of a journal share."""
+    """The data that all routes and messages of a journal share."""
 
     config: RoutingConfig
     journal: str
     own_topics: Container[str]
     bytes_max: Mapping[str, int]
-    """Topics' max.message.bytes."""
+    """The max.message.bytes of each topic."""
     body: Body | None
     replayed: bool
     names: HeaderNames
     quick: QuickHeaders
     trail: list[Header]
-    """The trail of a message that has none yet."""
+    """The hop count header of a message that has none yet."""
 
 
 class MessageSending:
-    """A message on its way to its targets: what they share is made once."""
+    """A message while its routes make records from it. Parts that several targets need are made once."""
 
     __slots__ = (
         "_context",
@@ -57,9 +57,9 @@ class MessageSending:
     )
 
     headers: list[Header]
-    """The headers of the message, but its trail."""
+    """The headers of the message, without its hop counts."""
     small_body: bytes | None
-    """The body; None: the message is a large one."""
+    """The body; None if the message is a large one."""
     came_from: str
     trail: list[Header]
     hops: int
@@ -73,8 +73,9 @@ class MessageSending:
         self._large_body: bytes | None = None
 
     def make(self, destination: Header, address_end: int, quick: Quick | None = None) -> None:
-        """Before it is shown to a target: what all of them need. `destination` is its address, which ends there in its
-        data; `quick` what was found without parsing it, if that was tried. Raises RowError."""
+        """Prepare what all targets need. It is called before the message is shown to a target. `destination` is the
+        header of its address, which ends at index `at` of the message's data; `quick` is the result of `QuickHeaders`,
+        if that was tried. Raises RowError."""
         context = self._context
         if quick is None and self._view is None:
             quick = context.quick.encoded(destination, self.message_id, self._data, address_end)
@@ -99,13 +100,14 @@ class MessageSending:
 
     @property
     def view(self) -> MessageFields:
-        """The message, parsed. Raises RowError."""
+        """The message in parsed form. Raises RowError."""
         if self._view is None:
             self._view = MessageFields(self.message_id, parsed(self._data))
         return self._view
 
     def body(self, bytes_max: int) -> bytes:
-        """The message's body. Raises UnfitError for a large one that is too large for the target, or cannot be read."""
+        """The message's body. Raises UnfitError for a large body that is too large for the target, or cannot be
+        read."""
         if self.small_body is not None:
             return self.small_body
         message = self.view.message
@@ -121,14 +123,15 @@ class MessageSending:
 
 
 def trail_of(message: pb.Message, journal: str) -> tuple[list[Header], int]:
-    """The trail of a message, and how often it was sent out, this time included."""
+    """The hop count headers of a message, and the number of times that it was sent, this time included."""
     own, counts, origin = convention.hops_name(journal), {}, journal
     values = message.headers
     for name in values:
         if name == convention.ORIGIN:
             origin = values[name].text or journal
         elif convention.is_hops(name):
-            counts[name] = min(max(values[name].integer, 0), _COUNT_MAX)  # any client could have set it
+            # any client could have set the header, so it may be invalid
+            counts[name] = min(max(values[name].integer, 0), _COUNT_MAX)
     counts[own] = counts.get(own, 0) + 1
     trail: list[Header] = [(convention.ORIGIN, origin.encode())]
     trail += [(name, convention.pack_hops(count)) for name, count in sorted(counts.items())]

@@ -18,4 +18,4 @@ class SourceRecord(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Sequence[Header] | None = ()
-    """The headers; None: they cannot be read, as the name of one is no UTF-8."""
+    """The headers; None if they cannot be read, because a header's name is not UTF-8."""

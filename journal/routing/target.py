@@ -1,4 +1,4 @@
-"""A target of a route: a message on its way to the record that is sent, or to a refusal."""
+"""A target of a route: it makes a record of a message, or refuses it."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from journal.routing.values import EventFacts, converter
 from journal.routing.view import FIELDS
 
 _SMALL_FACTOR = 8
-"""Headers take at most so many times the bytes that they take in the message's data."""
-_new = tuple.__new__  # a named tuple's own takes twice as long
+"""The most that encoded headers can take, as a multiple of their bytes in the message's data."""
+_new = tuple.__new__  # a named tuple's own constructor takes twice as long
 
 
 class Target:
-    """A target with its parsed templates, keys and rule."""
+    """A target with its parsed templates, keys and partition rule."""
 
     def __init__(self, config: TargetConfig, route: RouteConfig, context: Context) -> None:
         self._config = config
@@ -43,9 +43,10 @@ class Target:
         kind, of = self._keys[0]
         names = context.names if kind == "header" and of not in FIELDS else None
         self._key_names = names.kafka_names(of) if names is not None else frozenset[str]()
-        """Kafka headers that may have the key: the first of them, as a message's headers go before its properties."""
+        """Kafka headers that may hold the record's key. The first one counts, because a message's headers come before
+        its properties."""
         self._key_as_is = names.kafka_names(of, text=True) if names is not None and self._text_keys else self._key_names
-        """Kafka headers among them whose bytes are the key as they are."""
+        """Those of these Kafka headers that hold the key as plain bytes."""
         self._kept = NamePatterns(config.headers)
         self._rule = parse_rule(config.partitioner)
         source = config.event_source or f"/kafka-journal/{context.journal}"
@@ -57,7 +58,8 @@ class Target:
 
     @property
     def is_plain(self) -> bool:
-        """Whether a message's body, headers and header for the key are all it asks for, to one topic."""
+        """Whether a record for this target needs only a message's body and headers, with a header as key, and goes to
+        one fixed topic."""
         return bool(
             self._fixed
             and self._key_names
@@ -68,9 +70,10 @@ class Target:
         )
 
     def plain(self, message_id: int, data: bytes, quick: Quick) -> OutgoingRecord | None:
-        """`outcome` of most messages; None: it has to be asked. Only if `is_plain`.
+        """The result of `outcome` for most messages; None if `outcome` must be called. Only for a target that
+        `is_plain`.
 
-        Hot path: of a message there need be no more than what `quick` has.
+        Hot path: it only uses the parts of a message that are in `quick`.
         """
         context, topic = self._context, self._fixed or ""
         if context.names.may_be_cut:
@@ -159,7 +162,7 @@ class Target:
         raise UnfitError(Reason.NO_KEY, f"the message has no header {names} for the key")
 
     def _request(self, sending: MessageSending, headers: list[Header]) -> ReplyRequest | None:
-        """With what a reply needs among the headers; None for a message that asks for none."""
+        """The headers with those that a reply needs; None for a message that asks for no reply."""
         view = sending.view
         address = view.value(convention.REPLY_TO)
         if not isinstance(address, str) or not address:
@@ -181,7 +184,7 @@ class Target:
         return self._context.bytes_max.get(topic, self._context.config.record_bytes_max)
 
     def refusal(self, error: UnfitError, topic: str, sending: MessageSending) -> RouteRefusal:
-        """The refusal of a message that is not sent to this target."""
+        """The refusal of a message by this target."""
         headers = sending.headers + sending.trail
         return refusal(
             error,

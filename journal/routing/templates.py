@@ -1,6 +1,7 @@
-"""Templates of topics and addresses: text with `{address}`, `{address[1]}` (a word of it) and `{header}` in it.
+"""Templates of topics and addresses: text that contains `{address}`, `{address[1]}` (one word of the address) or
+`{header}`.
 
-What they name is found when a message is there; that it is missing is a refusal then. `{{` and `}}` are braces.
+The names are replaced when a message is routed. A message that lacks one is refused. `{{` and `}}` stand for braces.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _PARTS = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]|[^{}]+")
 _WORD = re.compile(r"(.+)\[(-?\d{1,4})\]")
 
 Lookup = Callable[[str], Value | None]
-"""A header's value by its name, None where there is none."""
+"""A function that gives a header's value by its name, or None."""
 
 
 class Template:
@@ -52,14 +53,14 @@ class Template:
         return "".join(part if isinstance(part, str) else self._filled(*part, lookup) for part in self._parts)
 
     def can_be(self, text: str, pattern: Sequence[str]) -> bool:
-        """Whether it may become a text for a message whose address an address pattern matches. In any other header
-        may be anything."""
+        """Whether the template can give `text` for a message with an address that matches the pattern. Headers other
+        than the address may have any value."""
         parts = (re.escape(part) if isinstance(part, str) else _regex_of(*part, pattern) for part in self._parts)
         return bool(re.fullmatch("".join(parts), text, re.DOTALL))
 
     def sample(self, pattern: Sequence[str]) -> str:
-        """What it would become of a message whose address the pattern matches, its wildcards and other headers' values
-        being their names."""
+        """The text for a message with an address that matches the pattern. Wildcards stay as they are, and the name of
+        each other header stands for its value."""
         words = ["address" if word in (ONE, ANY) else word for word in pattern]
         return "".join(part if isinstance(part, str) else _sample_of(*part, words) for part in self._parts)
 
@@ -93,7 +94,7 @@ def _regex_of(name: str, word: int | None, pattern: Sequence[str]) -> str:
 
 
 def text_of(value: Value) -> str | None:
-    """A value as text; None for bytes that are none."""
+    """A value as text; None for bytes that are not UTF-8."""
     match value:
         case bool():
             return "true" if value else "false"

@@ -1,4 +1,5 @@
-"""A record's value: a message's body as it is, as text, in a JSON envelope or in a CloudEvent, and back."""
+"""The value of a record: a message's body as it is, as text, in a JSON envelope or in a CloudEvent; and back to the
+message."""
 
 from __future__ import annotations
 
@@ -30,11 +31,11 @@ class EventFacts(NamedTuple):
 
 
 Converter = Callable[[int, pb.Message, bytes], tuple[bytes, list[Header]]]
-"""Makes a value and further headers from message id, message and body. Raises UnfitError."""
+"""Makes a record's value and further headers from a message's id, the message and its body. Raises UnfitError."""
 
 
 def converter(conversion: str, kept: NamePatterns, event: EventFacts) -> Converter | None:
-    """The conversion of that name; None: the body goes out as it is."""
+    """The conversion with this name; None for the one that leaves the body as it is."""
     match conversion:
         case "text":
             return lambda message_id, message, body: (_text(body).encode(), [])
@@ -56,7 +57,7 @@ def _text(body: bytes) -> str:
 
 
 def parsed_json(text: str | bytes, what: str) -> Any:
-    """The parsed JSON. Raises UnfitError."""
+    """The value of a JSON text. Raises UnfitError."""
     try:
         return json.loads(text if isinstance(text, str) else text.decode(), parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
@@ -68,7 +69,8 @@ def _no_constant(name: str) -> None:
 
 
 def _dump(value: object) -> bytes:
-    """A value as JSON. Raises ValueError for what JSON does not have: NaN, infinity, half a character."""
+    """A value as JSON text. Raises ValueError for values that JSON does not have: NaN, infinity, half of a surrogate
+    pair."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
@@ -93,7 +95,7 @@ def _envelope(message_id: int, message: pb.Message, body: bytes, kept: NamePatte
 
 
 def _to_json(value: Value) -> object:
-    """A value as JSON has it: bytes, NaN and infinity become objects."""
+    """A value in a form that JSON has: bytes, NaN and infinity become objects."""
     if isinstance(value, bytes):
         return {"base64": base64.b64encode(value).decode()}
     if isinstance(value, float) and not math.isfinite(value):
@@ -108,7 +110,7 @@ class Enveloped(NamedTuple):
     headers: Mapping[str, Value] = {}
     properties: Mapping[str, Value] = {}
     fields: Mapping[str, int] = {}
-    """priority, timestamp, expires and due, as far as it says."""
+    """The fields priority, timestamp, expires and due, if the envelope has them."""
     address: str = ""
 
 
@@ -156,7 +158,7 @@ def _of_json(name: str, value: object, refused: Reason) -> Value:
 
 
 def _is_unicode(text: str) -> bool:
-    """Whether a text is Unicode: JSON can write half a character."""
+    """Whether a text is valid Unicode. JSON can contain half of a surrogate pair."""
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
@@ -220,7 +222,8 @@ def _structured(message_id: int, message: pb.Message, body: bytes, event: EventF
 
 
 def of_cloudevent(value: bytes, headers: Mapping[str, bytes]) -> Enveloped:
-    """A CloudEvent in either mode; a structured one's attributes are as if they had been headers.
+    """The content of a CloudEvent in either mode. The attributes of a structured one are treated as if they were
+    headers.
 
     Raises UnfitError.
     """
@@ -233,7 +236,7 @@ def of_cloudevent(value: bytes, headers: Mapping[str, bytes]) -> Enveloped:
         isinstance(found.get(name), str) and found[name] for name in ("specversion", "id", "source", "type")
     ):
         raise UnfitError(Reason.NOT_CLOUDEVENT, "the event lacks one of specversion, id, source and type")
-    # in CloudEvents' JSON format an attribute that is null is not there; data may be JSON's null
+    # in CloudEvents' JSON format a null attribute counts as absent, but data may be a JSON null
     said = {name: each for name, each in found.items() if each is not None or name == "data"}
     attributes: dict[str, Value] = {
         f"ce_{name}": _of_json(name, each, Reason.NOT_CLOUDEVENT)

@@ -7,11 +7,11 @@ from journal.store.model import Message, Value
 from journal.v1 import store_pb2 as pb
 
 FIELDS = convention.OF_FIELDS | convention.OF_ORIGIN | {convention.ADDRESS, convention.DELIVERY_MODE}
-"""Names of fields. They mean these alone: whoever sends a message chooses its headers and properties."""
+"""Names that always mean fields, even if a sender has set a header or property of the same name."""
 
 
 class MessageFields:
-    """A stored message. A name is that of a field, or else of a header or a property."""
+    """A stored message, whose values are asked for by name: the name of a field, or else of a header or a property."""
 
     __slots__ = ("_headers", "_properties", "id", "message")
 
@@ -22,7 +22,7 @@ class MessageFields:
         self._properties = message.properties
 
     def value(self, name: str) -> Value | None:
-        """The value of that name; None: there is none."""
+        """The value with this name; None if there is none."""
         if name in FIELDS:
             return self.id if name == convention.MESSAGE_ID else field_of(self.message, name)
         for values in (self._headers, self._properties):
@@ -31,21 +31,21 @@ class MessageFields:
         return None
 
     def came_from(self) -> str:
-        """The topic of the record that became this message; empty: there is none."""
+        """The topic of the record from which this message was made; empty if there was none."""
         if convention.KAFKA_TOPIC not in self._properties:
             return ""
         return self._properties[convention.KAFKA_TOPIC].text
 
 
 def value_of(message: Message, name: str) -> Value | None:
-    """The value of that name, as `MessageFields.value` gives it, of a message that has no id yet."""
+    """The value with this name, as `MessageFields.value` gives it, for a message that has no id yet."""
     if name in FIELDS:
         return field_of(message, name)
     return message.headers.get(name, message.properties.get(name))
 
 
 def field_of(message: Message | pb.Message, name: str) -> Value | None:
-    """A field by its name in JMS, but for the id, which a message has when it is stored; None: it says nothing."""
+    """A field by its JMS name, except the id, which only a stored message has; None if the field is not set."""
     match name:
         case convention.ADDRESS | convention.DESTINATION:
             return message.address
@@ -65,7 +65,7 @@ def field_of(message: Message | pb.Message, name: str) -> Value | None:
 
 
 def _of_origin(message: Message | pb.Message, name: str) -> Value | None:
-    """A field that says where the message came from; None: it is where it was sent to."""
+    """A field that says where the message came from; None if it is still where it was sent."""
     if isinstance(message, pb.Message) and not message.HasField("origin"):
         return None
     origin = message.origin

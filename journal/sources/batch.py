@@ -1,8 +1,8 @@
-"""A batch: what records become of the store, of other topics and of their sources' offsets, by each source's policy.
+"""A batch: the messages, dead letters and offsets that consumed records become, under the policy of each source.
 
-Pure but for the store, which encodes and says which queues there are.
+Pure, except that it asks the store which queues exist and lets it encode.
 
-Hot path: plain records, which `Sources.encode` makes messages of at once, in runs.
+Hot path: plain records, which `Sources.encode` turns into messages in runs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from journal.store.store import MessageStore
 Partition = tuple[str, int]
 
 _OVERDUE_MAX = 100
-"""Most requests that are given up in one batch."""
+"""The most requests that one batch gives up."""
 
 
 @dataclass(slots=True)
@@ -43,34 +43,36 @@ class SourceCounts:
     refused: Counter[Reason] = field(default_factory=Counter)
     dead_letters: int = 0
     oldest_ms: int = 0
-    """The earliest timestamp of its records, ms since 1970; 0: they have none."""
+    """The earliest timestamp of the batch's records in ms since 1970; 0 if they have none."""
 
     def has_one_of(self, timestamp: int) -> None:
-        """Count a record with this timestamp, ms since 1970; 0 and below: it has none."""
+        """Count a record with this timestamp in ms since 1970; 0 or less means that it has none."""
         if 0 < timestamp < self.oldest_ms or not self.oldest_ms:
             self.oldest_ms = max(0, timestamp)
 
 
 @dataclass(slots=True)
 class SourceBatch:
-    """Records of several sources, up to where one of them stops."""
+    """The result of converting records of several sources, up to the record at which a source stops."""
 
     messages: list[Incoming | PlainRun] = field(default_factory=list)
     beside: list[Sent] = field(default_factory=list)
     letters: list[Letter] = field(default_factory=list)
-    """The dead letters among the records in `beside`."""
+    """The dead letters; their records are in `beside`."""
     letter_bytes: Counter[Partition] = field(default_factory=Counter)
-    """Bytes of these letters by partition: those of one partition are one batch of Kafka's, which has a limit."""
+    """The bytes of these letters by partition. Kafka limits them, because the letters of one partition are one record
+    batch."""
     settles: list[Settles] = field(default_factory=list)
-    """Requests that its replies answer, or that are given up."""
+    """Requests that this batch settles: it has their replies, or gives them up."""
     offsets: dict[Partition, int] = field(default_factory=dict)
     counts: dict[str, SourceCounts] = field(default_factory=dict)
     stopped: dict[str, str] = field(default_factory=dict)
-    """By source that a record stops, the reason: that record and those behind it are not in the batch."""
+    """The reason by source, for each source that a record stops. This record and those after it are not in the
+    batch."""
     stopped_at: dict[str, RecordPlace] = field(default_factory=dict)
-    """By source that a record stops, the place of that record."""
+    """The place of the stopping record, by source."""
     left: Sequence[SourceRecord] = ()
-    """Records for the next batch: this one is large enough."""
+    """Records that are left for the next batch, because this one is large enough."""
 
 
 class Converter:
@@ -104,11 +106,12 @@ class Converter:
         self._bad_addresses: dict[str, str] = {}
 
     def has_replies(self, records: Sequence[SourceRecord]) -> bool:
-        """Whether requests may be waiting for these: then the batch before them must have landed."""
+        """Whether requests may wait for these records. Then the batch before them must be in the journal before they
+        are converted."""
         return bool(self._waiting) and any(self._source_of(record.topic).replies for record in records)
 
     def batch(self, records: Sequence[SourceRecord], records_max: int, letters_max: int) -> SourceBatch:
-        """The batch that these records become; its `left` are those that would make it too large. Raises
+        """The batch that these records become; records that would make it too large are in its `left`. Raises
         DeadlineError."""
         batch, size = SourceBatch(), 0
         replies = self.has_replies(records)
@@ -131,7 +134,7 @@ class Converter:
                 settles = self._waiting.settles(self._source_of(record.topic).name, one)
                 if settles is not None:
                     if settles in answered.values():
-                        break  # a second reply finds what the first one has left
+                        break  # a second reply must not find the request that the first one has settled
                     answered[place] = settles
             converted.append((place, one))
             place += 1
@@ -153,14 +156,15 @@ class Converter:
         return batch
 
     def refused(self, records: Sequence[SourceRecord], error: UnfitError) -> SourceBatch:
-        """A batch that refuses the first of these records, as its source's policy says, although it could be
-        converted."""
+        """A batch that refuses the first of these records under its source's policy, although the record could be
+        converted. The journal cannot take its message."""
         batch = SourceBatch(left=records[1:])
         self._add(batch, records[0], self._sources.refuse(records[0], error), None, 1)
         return batch
 
     def late_since(self) -> dict[str, float]:
-        """Sources of which requests have waited too long, and as of when, ms since 1970. Raises DeadlineError."""
+        """Sources with requests that have waited too long, and the time of that look, in ms since 1970. Raises
+        DeadlineError."""
         if not self._waiting:
             return {}
         self._waiting.look(self._request_s)
@@ -169,9 +173,9 @@ class Converter:
     def overdue(
         self, name: str, now_ms: float, offsets: Mapping[Partition, int], letters_max: int
     ) -> SourceBatch | None:
-        """A source's requests that had waited too long at a moment, given up; None: there are none (left).
+        """A batch that gives up a source's requests that had waited too long at a given time; None if there are none.
 
-        `offsets` are committed once more: a batch has some. Raises DeadlineError.
+        `offsets` are committed again with it, because every batch needs some. Raises DeadlineError.
         """
         self._waiting.look(self._request_s)
         batch, size = SourceBatch(offsets=dict(offsets)), 0
@@ -200,7 +204,7 @@ class Converter:
         return batch if batch.settles or batch.stopped else None
 
     def _add_run(self, batch: SourceBatch, records: Sequence[SourceRecord], run: PlainRun, letters_max: int) -> int:
-        """Add a run; the number of its records for which there was room, as `_add` counts it."""
+        """Add a run of messages; returns how many of its records are done."""
         last = records[-1]
         source = self._source_of(last.topic)
         if source.name in batch.stopped:
@@ -279,7 +283,7 @@ class Converter:
         return source
 
     def _incoming(self, one: Incoming | Message) -> Incoming:
-        """The message as the store takes it in. Raises UnfitError for what the store would not take."""
+        """The message in the form that the store takes. Raises UnfitError for a message that the store would refuse."""
         bad = self._bad_addresses.get(one.address)
         if bad is not None:
             raise UnfitError(Reason.BAD_ADDRESS, bad)
@@ -302,7 +306,7 @@ class Converter:
         place: RecordPlace | None,
         letters_max: int,
     ) -> bool:
-        """Send a dead letter with the batch; False if it is one too many for it."""
+        """Add a dead letter to the batch; False if the batch has no room for it."""
         sent = self.letters.sent(letter)
         where = (sent.topic, sent.partition)
         if batch.letters:

@@ -1,4 +1,4 @@
-"""The topics that each source has begun, by their ids: control rows of the journal.
+"""The topics that each source has begun to consume, by topic id: control rows of the journal.
 
 Kafka deletes a topic's offsets with it. So nothing of Kafka's says that a topic without offsets came into being after
 its source had begun, as one does that was deleted and made anew; these rows do. They also say of a topic that is still
@@ -34,7 +34,7 @@ Begun = Mapping[str, BegunTopic]
 
 
 class BeginningRows(Protocol):
-    """Where the rows are kept: the control partition, or a test."""
+    """The place where the rows are kept: the control partition, or a test's memory."""
 
     def read(self) -> Mapping[str, Begun | None]:
         """The rows by source; None: its row cannot be read. Raises OperatingError."""
@@ -69,7 +69,8 @@ class ControlBeginnings:
 
 
 class Beginnings:
-    """The rows as this activation knows them: only the active node writes them. Used by the sources' thread."""
+    """The rows as this activation knows them. Only the active node writes them, so they stay valid. The sources' thread
+    uses it."""
 
     def __init__(self, rows: BeginningRows) -> None:
         self._rows = rows
@@ -78,7 +79,7 @@ class Beginnings:
         self._anew: set[Partition] = set()
 
     def unreadable(self, sources: Iterable[str]) -> set[str]:
-        """The sources among these whose rows cannot be read."""
+        """Those of these sources whose rows cannot be read."""
         known = self._read()
         return {name for name in sources if name in known and known[name] is None}
 
@@ -112,8 +113,8 @@ class Beginnings:
             del known[source]
 
     def later(self, topics: Iterable[tuple[SourceConfig, str, str]]) -> set[str]:
-        """Those of `topics` (source, topic, id) that came into being after their source had begun: they were exchanged,
-        or a pattern finds them. A topic that a source names for the first time may have been there before."""
+        """Those of `topics` (source, topic, id) that were created after their source had begun: a topic was deleted and
+        created again, or a pattern finds a new one. A topic that a source names for the first time may be older."""
         known = self._read()
         return {
             topic
@@ -162,7 +163,7 @@ def offsets_lost(source: SourceConfig, partitions: Sequence[Partition], group: s
 
 
 def row_unreadable(source: str) -> str:
-    """Why a source is stopped whose row cannot be read."""
+    """The reason for which a source with an unreadable row is stopped."""
     return (
         "the control row that says which topics it has begun cannot be read. `kafka-journal routes resume-source "
         f"{source}` has it go on, and its row written anew: a topic without offsets begins as the source's `start` says"

@@ -1,9 +1,10 @@
-"""A consumer of assigned partitions of many topics: never in its group, never commits, never resets an offset.
+"""A consumer of assigned partitions of many topics. It joins no group, commits nothing, and never resets an offset.
 
-What stops a partition (it is gone, or its position is outside the log) is told once, and the others go on. The
-end-of-partition event carries the offset behind trailing transaction markers and aborted records: what was reached.
+If a partition cannot be read on (it is gone, or its position is outside the log), that is reported once, and the other
+partitions go on. The end-of-partition event gives the offset after trailing transaction markers and aborted records, up
+to which all was read.
 
-Hot path: a record costs its tuple, and one call of librdkafka's for each field.
+Hot path: for each record it makes one tuple, and calls librdkafka once for each field.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ SystemError.
 
 
 def headers_of(message: Message) -> Sequence[Header] | None:
-    """A record's headers; None: the client cannot give them, as the name of one is no UTF-8."""
+    """A record's headers; None if the client cannot give them, because a header's name is not UTF-8."""
     try:
         return _headers_of(message) or ()
     except UnicodeDecodeError:
@@ -73,21 +74,22 @@ class SourceConsumer:
             raise config_error(error) from error
 
     def topics(self, timeout_s: float) -> dict[str, int]:
-        """The number of partitions of every topic there is."""
+        """The number of partitions of every existing topic."""
         found = self._asked("list topics", (), lambda consumer: consumer.list_topics(timeout=timeout_s))
         return {name: len(topic.partitions) for name, topic in found.topics.items() if topic.error is None}
 
     def earliest(self, partition: Partition, timeout_s: float) -> int:
-        """The log's first offset."""
+        """The first offset of the partition's log."""
         return self._bounds(partition, timeout_s)[0]
 
     def latest(self, partition: Partition, timeout_s: float) -> int:
-        """The offset behind the last committed record."""
+        """The offset after the last committed record."""
         return self._bounds(partition, timeout_s)[1]
 
     def at(self, partition: Partition, timestamp_ms: int, timeout_s: float) -> int:
-        """The first record of that time or later; the end if there is none."""
-        end = self.latest(partition, timeout_s)  # first: what is committed in between is then not passed over
+        """The offset of the first record with that time or a later one; the end of the log if there is none."""
+        # the end is read first, so that a record committed between the two requests is not passed over
+        end = self.latest(partition, timeout_s)
         asked = [TopicPartition(*partition, timestamp_ms)]
         found = self._asked(
             f"offsets of {partition[0]}", (partition,), lambda c: c.offsets_for_times(asked, timeout=timeout_s)
@@ -104,7 +106,7 @@ class SourceConsumer:
         self._asked("assign", positions, lambda consumer: consumer.assign(parts))
 
     def poll(self, timeout_s: float, records_max: int) -> list[SourceRecord]:
-        """What has arrived, each partition's in offset order; none if the time passes."""
+        """The records that have arrived, for each partition in offset order; empty if none comes in time."""
         consumer, records = self._open(), list[SourceRecord]()
         if not self._positions:
             return records
@@ -117,17 +119,17 @@ class SourceConsumer:
         return records
 
     def reached(self, partition: Partition) -> int:
-        """The offset before which the log has nothing that `poll` has not given."""
+        """The offset up to which `poll` has given all records of the partition."""
         return max(self._positions[partition], self._ends.get(partition, 0))
 
     def stopped(self) -> dict[Partition, JournalError]:
-        """By partition that gives nothing more, the error that stopped it."""
+        """The error by partition, for each partition that cannot be read on."""
         return dict(self._stopped)
 
     def lag(self, positions: Mapping[Partition, int]) -> dict[Partition, int]:
-        """How many offsets each partition's log goes on behind a position, as far as is known without asking.
+        """The number of offsets from each position to the end of its partition's log, if it is known without a request.
 
-        What follows the last record, as markers do, is not behind one up to which everything was given.
+        If all records of a partition were given, its lag is 0, although transaction markers may follow.
         """
         found: dict[Partition, int] = {}
         for partition, position in positions.items():
@@ -142,7 +144,7 @@ class SourceConsumer:
         return found
 
     def close(self) -> None:
-        # Dropped, not closed: there is no group to leave.
+        # The consumer is dropped and not closed, because it has no group to leave.
         self._consumer = None
 
     # ---- inside ----------------------------------------------------------------------------------------------------
@@ -171,7 +173,7 @@ class SourceConsumer:
             return
         met = operating_error(doing, error, self._asks([(topic, part)]))
         if isinstance(met, KafkaUnavailableError):
-            return  # librdkafka tries again
+            return  # librdkafka tries again by itself
         gone = isinstance(met, TopicError)
         for other in self._positions:
             if other == (topic, part) or (gone and other[0] == topic):

@@ -1,4 +1,5 @@
-"""The queues that take a message: a queue's filter is a selector over its headers, properties and fields."""
+"""Finds the queues that take a message. A queue's filter is a selector over the message's headers, properties and
+fields."""
 
 from __future__ import annotations
 
@@ -16,26 +17,26 @@ from journal.store.store import MessageStore
 log = logging.getLogger(__name__)
 
 FILTERS_BYTES_MAX = 128 * 2**20
-"""Bytes of all compiled filters: some 50,000 short ones, or 100 as long as they may be."""
+"""Bytes of all compiled filters together: some 50,000 short filters, or 100 of the greatest length."""
 _CHARACTER_BYTES = 128
 _SELECTOR_BYTES = 2048
-"""Bytes that a compiled filter takes at most: so many, and as many more for each of its characters."""
+"""An upper bound for the bytes of a compiled filter: this constant, and the same again for each character."""
 
 
 class Filters:
-    """The filters of a store's queues, compiled once each as far as there is room."""
+    """The filters of a store's queues. Each is compiled once, as long as there is room for it."""
 
     def __init__(self, store: MessageStore, *, bytes_max: int = FILTERS_BYTES_MAX) -> None:
         self._store = store
         self._selectors: Kept[str, Selector | SelectorError] = Kept(bytes_max, entry_bytes_max=bytes_max)
         self._failed: Kept[str, None] = Kept()
-        """Queues whose filters do not compile or have raised, which is logged once."""
+        """Queues with filters that do not compile or have failed. Each is logged once."""
 
     def takes(self, message: Message, queue: QueueConfig) -> bool:
         """Whether a queue takes a message, for `MessageStore.take_in`.
 
-        A filter that is no selector, or that raises, is unknown for the message, which its queue therefore does not
-        take: no other queue is to suffer from what somebody stored for this one.
+        If a filter is no selector, or fails for a message, its queue does not take the message. The other queues are
+        not affected.
         """
         selector = self._selector(queue.filter)
         if isinstance(selector, SelectorError):
@@ -54,14 +55,14 @@ class Filters:
             return False
 
     def _is_news(self, queue: QueueConfig) -> bool:
-        """Whether a queue's filter has not failed before."""
+        """Whether this is the first failure of a queue's filter, which is then logged."""
         if queue.name in self._failed:
             return False
         self._failed.keep(queue.name, None, len(queue.name))
         return True
 
     def unreachable(self, addresses: Collection[str]) -> dict[str, str]:
-        """The addresses to which nothing can be sent, with the reason of each."""
+        """The addresses to which no message can be sent, each with its reason."""
         found = self._store.ways_in(addresses)
         bad: dict[str, str] = {}
         for address in addresses:
@@ -73,7 +74,8 @@ class Filters:
         return bad
 
     def _selector(self, text: str) -> Selector | SelectorError:
-        """A filter compiled, or why it cannot be: that is kept too, as each message asks for it."""
+        """The compiled filter, or the error of compiling it. The error is kept too, because every message asks for the
+        filter."""
         selector = self._selectors.get(text)
         if selector is None:
             try:

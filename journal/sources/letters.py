@@ -1,6 +1,7 @@
-"""The dead-letter topics of sources, as the cluster has them: what they take, and how much.
+"""The dead-letter topics of sources: whether each exists, and how large a letter it takes.
 
-A letter is in the writer's transaction, whose failure fails the batch: what a topic would refuse is found out before.
+A dead letter is in the same transaction as the messages of its batch, so a refused letter makes the whole batch fail.
+This module therefore checks each letter before it is sent.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from journal.topics.foreign import fault_of_topic, hidden_topic
 
 
 class Letter(NamedTuple):
-    """A dead letter of a batch, and what it was."""
+    """A dead letter of a batch, and the record or request that it replaces."""
 
     source: str
     topic: str
     what: str
-    """The record's place, or the request, as a text for people."""
+    """The place of the record, or the request, as a text for people."""
     place: RecordPlace | None
-    """The place of the record; None: the letter is of a request."""
+    """The place of the record; None if the letter is about a request."""
 
 
 class LetterTopics:
@@ -38,15 +39,16 @@ class LetterTopics:
         self._wanted = {dead_letter_topic_of(routing, each) for each in routing.sources if has_dead_letters(each)}
         self._states: dict[str, TopicState] = {}
         self.bytes_max: dict[str, int] = {}
-        """By topic, the largest letter that topic and the journal's writer take. This same dictionary is changed
-        later."""
+        """The largest letter by topic that the topic and the journal's writer take. Other parts hold this dictionary,
+        so it is changed in place."""
         self.faults: dict[str, str] = {}
-        """By topic to which nothing can be sent, the reason."""
+        """The reason by topic, for each topic to which nothing can be sent."""
         self.refused: dict[RecordPlace, str] = {}
-        """By record whose dead letter Kafka has refused, the reason: its source is to stop there."""
+        """The reason by record, for each record with a dead letter that Kafka has refused. Its source must stop
+        there."""
 
     def look(self, cluster: Cluster, timeout_s: float) -> set[str]:
-        """Ask the cluster for the topics; those that have changed. Raises OperatingError."""
+        """Ask the cluster for the topics; returns those that have changed. Raises OperatingError."""
         changed = set()
         for topic in sorted(self._wanted):
             state, fault = self._described(cluster, topic, timeout_s)
@@ -65,12 +67,12 @@ class LetterTopics:
         return changed
 
     def sent(self, letter: OutgoingRecord) -> Sent:
-        """The letter as it is produced, for a topic without a fault."""
+        """The letter as a record to produce, for a topic without a fault."""
         place = partition_of(letter, self._states[letter.topic].partitions)
         return Sent(letter.topic, place, letter.key, letter.value, letter.headers)
 
     def fault_of(self, letter: OutgoingRecord, size: int) -> str:
-        """Why a letter of that size cannot be sent; empty: it can."""
+        """The reason for which a letter of this size cannot be sent; empty if it can."""
         topic = letter.topic
         if fault := self.faults.get(topic):
             return fault
@@ -81,7 +83,8 @@ class LetterTopics:
         return ""
 
     def _described(self, cluster: Cluster, topic: str, timeout_s: float) -> tuple[TopicState | None, str]:
-        """A topic, and what is wrong with it. One by one: a topic that may not be seen has all of a request refused."""
+        """A topic's description, and its fault if it has one. Topics are asked for one by one, because Kafka refuses a
+        whole request if one of its topics may not be seen."""
         try:
             state = cluster.describe([topic], timeout_s).get(topic)
         except KafkaRefusedError as error:

@@ -1,13 +1,13 @@
-"""The sources of one activation: consume, take in, commit, and begin again at the committed offsets after an error.
+"""The loop of one activation's sources: consume, take in, commit; after an error begin again at the committed offsets.
 
-    begin     the committed offsets (stable: the activation's init has settled what a predecessor left open), and where
-              partitions without one begin, which is committed first
-    batch     records are converted while the batch before them is on its way into the journal
-    take in   one group, one Kafka transaction: messages, dead letters and offsets
-    again     when a batch is not in the journal, when there are other partitions, when a source stops
+  begin     read the committed offsets (they are stable, because the activation's init has ended the transaction that a
+            predecessor left open), and commit where partitions without an offset begin
+  batch     convert records while the batch before them is on its way into the journal
+  take in   write messages, dead letters and offsets as one group in one Kafka transaction
+  again     begin again if a batch did not get into the journal, the partitions have changed, or a source stops
 
-Partitions are assigned, never subscribed to: who may consume is decided by who may write. One batch is on its way at a
-time, as only the last one's end says where to go on. A journal without room pauses it: then nothing is consumed.
+Partitions are assigned and never subscribed to, because only the active node may consume. One batch at a time is on its
+way, because only its end tells where to go on. While the journal is full nothing is consumed.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ log = logging.getLogger(__name__)
 
 _POLL_S = 0.1
 _ASK_S = 2.0
-"""How long to wait for a partition's end, which can also be asked for later."""
+"""How long to wait for a partition's end. It can be asked for again later, so the time is short."""
 _TELL_S = 2.0
-"""How often the lag is told."""
+"""How often the lag is reported."""
 _PAUSE_S = 0.1
 _PAUSE_MAX_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class LoopConfig:
-    """Bounds and times of the loop."""
+    """The bounds and times of the loop."""
 
     group: str
     request_s: float
@@ -64,7 +64,7 @@ class LoopConfig:
 
 
 class SourcesLoop:
-    """The loop of one activation. Used by one thread, but for `stop`."""
+    """The loop of one activation. One thread uses it; any thread may call `stop`."""
 
     def __init__(
         self,
@@ -104,9 +104,9 @@ class SourcesLoop:
         self._topics: dict[str, int] = {}
         self._source_by_topic: dict[str, SourceConfig] = {}
         self._faults: dict[str, str] = {}
-        """By source that is stopped until its topics are mended, the reason."""
+        """The reason by source, for each source that is stopped until its topics are mended."""
         self._committed: dict[Partition, int] = {}
-        """The offsets that were committed when the loop began, of stopped sources too."""
+        """The offsets that were committed when the loop began, also those of stopped sources."""
         self._begun: set[str] = set()
         """Sources that have been consumed."""
         self._suspected: set[Partition] = set()
@@ -116,11 +116,11 @@ class SourcesLoop:
         self._flight: BatchUnderWay | None = None
 
     def stop(self) -> None:
-        """End soon. What is on its way is committed or not; the offsets say which."""
+        """Ask the loop to end soon. The batch on its way may still be committed; the committed offsets show it."""
         self._stop.set()
 
     def run(self) -> None:
-        """Take records in until the loop is stopped, or the journal takes nothing more."""
+        """Take records in until the loop is stopped, or the journal accepts nothing more."""
         pause_s = _PAUSE_S
         while not self._stop.is_set():
             landed = self._taking.landed
@@ -150,7 +150,7 @@ class SourcesLoop:
 
     def _begin(self, consumer: SourceConsumer, cluster: Cluster) -> None:
         config = self._config
-        self._land()  # the committed offsets say where to go on only when that is over
+        self._land()  # the committed offsets are final only when that batch has landed
         self._topics = consumer.topics(config.request_s)
         self._source_by_topic = self._sources.topics(self._topics)
         positions = self._stable_positions(cluster)
@@ -175,7 +175,7 @@ class SourcesLoop:
         self._status.fail("")
 
     def _stable_positions(self, cluster: Cluster) -> dict[Partition, Position]:
-        """Committed positions of all sources, stopped ones too."""
+        """The committed positions of all sources, also of stopped ones."""
         partitions = [(topic, number) for topic in self._source_by_topic for number in range(self._topics[topic])]
         return cluster.stable_positions(self._config.group, partitions, self._config.request_s)
 
@@ -217,7 +217,8 @@ class SourcesLoop:
         self._stops.add({each.name: offsets_lost(each, lost[each.name], group) for each in sources}, {})
 
     def _meet_refusal(self, changed: Collection[str]) -> None:
-        """Have the source stop at the record whose dead letter Kafka has refused, once all before it is committed."""
+        """Stop a source at the record whose dead letter Kafka has refused, after all records before it are
+        committed."""
         letter = self._taking.refused_letter(changed)
         if letter is None:
             return
@@ -228,9 +229,8 @@ class SourcesLoop:
             self._converter.letters.refused[letter.place] = fault
 
     def _begin_partitions(self, consumer: SourceConsumer, cluster: Cluster, found: Positions) -> None:
-        """Commit where partitions begin that have no offset yet, source by source: one for which Kafka does not take or
-        tell it is stopped until the next look, and no other.
-        """
+        """Commit the first offset of partitions that have none, for each source in turn. If Kafka refuses it for one
+        source, or does not tell the offset, only this source is stopped, until the next look."""
         of_sources: dict[str, dict[Partition, str]] = {}
         for part, start in found.beginning.items():
             of_sources.setdefault(self._source_of(part), {})[part] = start
@@ -249,13 +249,13 @@ class SourcesLoop:
         self._taking.offsets = {part: at for part, at in offsets.items() if self._source_of(part) not in stopped}
 
     def _source_of(self, partition: Partition) -> str:
-        """The source that has a partition; empty: it is not there, or none's."""
+        """The source that consumes a partition; empty if the partition does not exist, or no source takes it."""
         topic, number = partition
         source = self._source_by_topic.get(topic)
         return "" if source is None or number >= self._topics[topic] else source.name
 
     def _tell_where(self, consumer: SourceConsumer, *, ask: bool = False) -> None:
-        """Tell how far the sources are; with `ask` also those that are not consumed."""
+        """Report the lag of the sources; with `ask` also of those that are not being consumed."""
         consumed: dict[str, dict[Partition, int]] = {source.name: {} for source in self._routing.sources}
         waiting: dict[str, dict[Partition, int]] = {}
         for part, offset in self._taking.offsets.items():
@@ -285,7 +285,7 @@ class SourcesLoop:
                 else:
                     self._stop.wait(_POLL_S)
             if self._converter.has_replies(records):
-                self._land()  # what is on its way may have a request that they answer
+                self._land()  # the batch on its way may contain the request that these records answer
             batch = self._taking.batch(records) if records else None
             if batch is not None or (self._flight is not None and self._flight.taken.completion.done):
                 self._land()
@@ -300,7 +300,8 @@ class SourcesLoop:
                 self._require_same(cluster, {topic for topic, _ in stopped})
                 if any(isinstance(error, TopicError) for error in stopped.values()):
                     self._land()
-                    self._look(consumer, cluster)  # a topic that is gone is no stop, if the list says so too
+                    # a missing topic stops a source only if the topic list confirms that it is missing
+                    self._look(consumer, cluster)
                 self._stop_sources({self._source_of(part): str(error) for part, error in stopped.items()}, {})
             if (asked := self._stops.asked()) is not None:
                 self._resume(asked, cluster)
@@ -315,13 +316,14 @@ class SourcesLoop:
                 self._renewal.renew(lambda: self._stable_positions(cluster), self._source_of)
 
     def _land(self) -> None:
-        """Wait until the batch that is on its way, if any, is in the journal. Raises Again, NotTakenInError."""
+        """Wait until the batch on its way, if there is one, is in the journal. Raises Again, NotTakenInError."""
         flight, self._flight = self._flight, None
         if flight is not None:
             self._taking.land(flight)
 
     def _stop_sources(self, reasons: Mapping[str, str], places: Mapping[str, RecordPlace]) -> NoReturn:
-        """Go on without these sources, once everything before is committed: a skip must pass over one record alone.
+        """Stop these sources after all batches before are committed, so that an operator's skip leaves out only the
+        stopping record.
 
         Raises Again, NotTakenInError.
         """
@@ -331,7 +333,7 @@ class SourcesLoop:
         raise Again
 
     def _resume(self, asked: Resumption, cluster: Cluster) -> NoReturn:
-        """Have a source go on as an operator wants, and never from before where it is committed. Raises Again."""
+        """Resume a source as an operator asked, never from before its committed offset. Raises Again."""
         self._land()
         if asked.skip is not None:
             topic, number, offset = asked.skip
@@ -349,12 +351,12 @@ class SourcesLoop:
         raise Again
 
     def _look(self, consumer: SourceConsumer, cluster: Cluster) -> None:
-        """List the topics again. Raises Again if there are others to consume."""
+        """List the topics again. Raises Again if the topics to consume have changed."""
         self._tell_where(consumer, ask=True)
         self._converter.letters.look(cluster, self._config.request_s)
         topics = consumer.topics(self._config.request_s)
         sources = self._sources.topics(topics)
-        if self._faults:  # which may be of offsets that have been deleted since
+        if self._faults:  # these may be offsets that Kafka has deleted since
             self._committed = {part: position.offset for part, position in self._stable_positions(cluster).items()}
         committed = self._committed | self._taking.offsets
         faults = self._positions(topics, sources, committed).stopped
@@ -365,16 +367,16 @@ class SourcesLoop:
             raise Again
 
     def _compare_ids(self, cluster: Cluster) -> bool:
-        """Stop the sources of topics that are not those of before under their names; whether there are such."""
+        """Stop the sources of topics whose ids have changed; returns whether there are any."""
         stopped = self._stops.reasons()
         wanted = [topic for topic, source in self._source_by_topic.items() if source.name not in stopped]
         anew, _ = self._ids.look(cluster, wanted, self._config.request_s)
         return self._stop_of_topics(anew)
 
     def _require_same(self, cluster: Cluster, topics: Collection[str]) -> None:
-        """Require that what was just read of topics is of those that are consumed. Raises Again if it is not, once
-        their sources are stopped, and TopicError if a topic is not there: brokers may say so of one that others
-        list."""
+        """Require that the topics that were just read are those that are consumed. If ids have changed, it stops their
+        sources and raises Again. If a topic is missing, it raises TopicError, because one broker may not know a topic
+        that others list."""
         anew, gone = self._ids.look(cluster, topics, self._config.request_s)
         if anew or gone:
             self._land()
@@ -385,7 +387,7 @@ class SourcesLoop:
             raise TopicError(f"a broker says that topic {', '.join(sorted(gone))} is not there, which was just read")
 
     def _stop_of_topics(self, anew: Collection[str]) -> bool:
-        """Stop the sources of topics that were deleted and made anew; whether there are such."""
+        """Stop the sources of topics that were deleted and created again; returns whether there are any."""
         of_sources: dict[str, set[str]] = {}
         for topic in anew:
             if topic in self._source_by_topic:
@@ -394,7 +396,7 @@ class SourcesLoop:
         return bool(of_sources)
 
     def _give_up(self, consumer: SourceConsumer, cluster: Cluster, pending: Collection[Partition]) -> None:
-        """Give up requests that have waited too long. Raises Again if a source is stopped."""
+        """Give up requests that have waited too long for a reply. Raises Again if a source is stopped."""
         for late in self._patience.over(consumer, self._source_of, pending):
             self._require_same(cluster, {topic for topic, _ in late.partitions})
             self._give_up_of(late.source, late.asked_ms, dict([next(iter(late.partitions.items()))]))

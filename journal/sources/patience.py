@@ -1,4 +1,5 @@
-"""When requests that have waited too long are given up: once their source has consumed all that had come by then."""
+"""Decides when requests that have waited too long are given up: after their source has consumed all records that
+existed when the time was over, so that no reply is missed."""
 
 from __future__ import annotations
 
@@ -15,11 +16,12 @@ from journal.sources.taking import SourceTaking
 log = logging.getLogger(__name__)
 
 _ASK_S = 2.0
-"""How long to wait for a partition's end, which can also be asked for later."""
+"""How long to wait for a partition's end. It can be asked for again later, so the time is short."""
 
 
 class Late(NamedTuple):
-    """A source's requests that had waited too long at a moment (ms since 1970), and no reply to them has come."""
+    """A source whose requests had waited too long at a moment (ms since 1970), although all replies that had arrived
+    until then are taken in."""
 
     source: str
     asked_ms: float
@@ -28,33 +30,35 @@ class Late(NamedTuple):
 
 
 class _Ends(NamedTuple):
-    """Where a source's partitions ended, at a moment (ms since 1970) or later."""
+    """Where a source's partitions ended, read at a moment (ms since 1970) or later."""
 
     asked_ms: float
     offsets: Mapping[Partition, int]
 
 
 class Patience:
-    """Knows which sources' requests are to be given up. Used by the sources' thread."""
+    """Knows the sources with requests to give up. The sources' thread uses it."""
 
     def __init__(self, converter: Converter, taking: SourceTaking) -> None:
         self._converter = converter
         self._taking = taking
         self._ends: dict[str, _Ends] = {}
-        """By source with requests that have waited too long, its ends: once read up to there, no reply has come."""
+        """The ends by source, for each source with requests that have waited too long. When the source has read up to
+        its ends, no reply can have come in time."""
 
     def begin(self) -> None:
-        """Begin anew: other partitions are consumed."""
+        """Forget all ends, because other partitions are consumed now."""
         self._ends = {}
 
     def over(
         self, consumer: SourceConsumer, source_of: Callable[[Partition], str], pending: Collection[Partition]
     ) -> Iterator[Late]:
-        """Sources whose requests are to be given up; `pending` are partitions of records that are not taken in yet."""
+        """The sources with requests that are to be given up now. `pending` are partitions with records that are not
+        taken in yet."""
         for name, now_ms in self._converter.late_since().items():
             mine = {part: offset for part, offset in self._taking.offsets.items() if source_of(part) == name}
             if not mine:
-                continue  # it is stopped, or there is no topic for a reply
+                continue  # the source is stopped, or has no topic for replies
             ends = self._ends.get(name)
             if ends is None:
                 try:

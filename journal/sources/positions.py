@@ -1,10 +1,10 @@
-"""Where each partition of the sources goes on. Pure.
+"""Where each partition of the sources continues. Pure.
 
-A partition goes on at the committed offset of the journal's group. One that has none begins where its source's `start`
-says; that is committed before its first record is, so that it stays the same whoever consumes next. But what appears
-once a source has begun begins at its beginning and not at its end: what was produced there before it was found came
-after the source's start. A source has begun that has a committed offset in any of its partitions, or whose control row
-does not have the topic.
+A partition continues at the committed offset of the journal's group. A partition without one begins where its source's
+`start` says. That offset is committed before its first record is read, so that it stays the same if another node
+consumes next. A partition that appears after its source has begun is different: it is read from its first record even
+with `start = latest`, because all its records came after the source's start. A source has begun if it has a committed
+offset in any of its partitions, or if it has a control row without this topic.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ Partition = tuple[str, int]
 
 @dataclass(slots=True)
 class Positions:
-    """What to consume, and what cannot be."""
+    """The partitions to consume, and the sources that cannot be consumed."""
 
     known: dict[Partition, int] = field(default_factory=dict)
-    """By partition, the offset at which it goes on."""
+    """The offset at which each partition continues."""
     beginning: dict[Partition, str] = field(default_factory=dict)
-    """By partition without an offset, where to begin: its source's `start`."""
+    """Where to begin, for each partition without an offset: the `start` of its source."""
     stopped: dict[str, str] = field(default_factory=dict)
-    """By source that is not consumed, the reason."""
+    """The reason by source, for each source that is not consumed."""
 
 
 def positions_of(

@@ -1,4 +1,4 @@
-"""Offsets that have not changed for long are committed again, so that brokers do not forget them."""
+"""Commits offsets again that have not changed for long, so that brokers do not forget them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from journal.sources.taking import SourceTaking
 log = logging.getLogger(__name__)
 
 COMMIT_AGAIN_S = 24 * 60 * 60.0
-"""Brokers forget an offset of a group without members so long after its own last commit (offsets.retention.minutes,
-seven days unless set otherwise), however busy the group's other partitions are."""
+"""How often offsets are committed again. Brokers forget an offset of a group without members some time after its own
+last commit (offsets.retention.minutes, seven days by default), even if other offsets of the group are committed
+often."""
 _COMMIT_SOONER_S = 600.0
-"""The pause after one of these commits has failed."""
+"""The pause before the next try, after such a commit has failed."""
 
 
 class Renewal:
-    """Commits old offsets again. Used by the sources' thread; nothing depends on it."""
+    """Commits old offsets again. The sources' thread uses it, and nothing depends on the result."""
 
     def __init__(self, taking: SourceTaking, every_s: float) -> None:
         self._taking = taking
@@ -30,14 +31,14 @@ class Renewal:
         self._due_at = 0.0
 
     def renew(self, committed: Callable[[], Mapping[Partition, Position]], name_of: Callable[[Partition], str]) -> None:
-        """Commit again if it is time, for stopped sources too; `name_of` gives a partition's source, empty if it has
-        none.
+        """Commit offsets again if it is time, also those of stopped sources. `name_of` gives a partition's source, or
+        an empty text.
 
-        They are as Kafka has them now, which is asked for: it forgets them with their topics.
+        The offsets are read from Kafka first, because Kafka deletes them with their topic.
         """
         if time.monotonic() < self._due_at:
             return
-        self._due_at = time.monotonic() + _COMMIT_SOONER_S  # unless all are committed below
+        self._due_at = time.monotonic() + _COMMIT_SOONER_S  # a later time is set below if all are committed
         of_sources: dict[str, dict[Partition, Position]] = {}
         for partition, position in committed().items():
             if name := name_of(partition):

@@ -1,4 +1,5 @@
-"""How the sources stand, reported to the control rows while a node is active: `status` shows it from anywhere."""
+"""Writes the states of the sources to the control rows while a node is active, so that `status` can show them on any
+machine."""
 
 from __future__ import annotations
 
@@ -18,13 +19,13 @@ from journal.v1.journal_pb2 import SourcesReport
 log = logging.getLogger(__name__)
 
 REPORT_EVERY_S = 2.0
-"""How soon `status` shows a change."""
+"""How long a change may take until `status` shows it."""
 
 _END_S = 5.0
 
 
 class SourcesReporter:
-    """Reports what has changed, in a thread of its own. Nothing depends on a report."""
+    """Reports changes in a thread of its own. Nothing depends on a report."""
 
     def __init__(self, kafka: Kafka, journal: str, node: str, status: Callable[[], dict[str, Any]], timeout_s: float):
         self._kafka = kafka
@@ -40,11 +41,11 @@ class SourcesReporter:
         self._thread.start()
 
     def stop(self) -> None:
-        """End soon: what another node reports next is newer."""
+        """Ask the thread to end soon. A last report is not needed, because the next active node writes newer ones."""
         self._end.set()
 
     def close(self) -> None:
-        """End the thread, and wait a short while for that."""
+        """Wait a short while until the thread has ended."""
         self._end.set()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(_END_S)

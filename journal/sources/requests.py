@@ -1,9 +1,10 @@
-"""Requests that went out and wait for their replies: the messages with a reply address in a queue of the store.
+"""Requests that were sent to Kafka and wait for their replies: the messages with a reply address in a queue of the
+store.
 
-There is no other record of what is pending, so a failover keeps it as it keeps any message. The reply's take-in
-acknowledges the request in its own group: both happen, or neither. A source looks at its queue before each batch that
-has replies, when everything accepted so far is durable: a request was accepted before it could go out, and it went out
-before anybody could reply, so what is not in the queue then is waited for by nobody.
+The queue is the only record of pending requests, so a failover keeps them as it keeps any message. The group that takes
+in a reply also acknowledges its request: both happen, or neither. A source looks at its queue before each batch that
+contains replies, when all accepted messages are durable. A request is durable before it is sent, and it is sent before
+anybody can reply. So if a request is not in the queue at that time, nobody waits for the reply.
 """
 
 from __future__ import annotations
@@ -27,10 +28,11 @@ from journal.store.store import MessageStore
 from journal.v1 import store_pb2 as pb
 
 REQUESTS_MAX = 100_000
-"""Requests that may wait in one queue: each is looked at for every batch of replies."""
+"""The most requests that may wait in one queue. The limit exists because every batch of replies looks at all of
+them."""
 
 _WAITING = (ReferenceState.READY, ReferenceState.SCHEDULED)
-"""States of a reference that count as waiting: a held message belongs to its holder."""
+"""States of a reference in which its message counts as waiting. A held message belongs to its holder."""
 
 
 class WaitingRequest(NamedTuple):
@@ -50,11 +52,11 @@ class WaitingRequests:
         self._store = store
         self._clock_ms = clock_ms
         self._seen: dict[int, WaitingRequest | None] = {}
-        """By message of the queue, its request; None: the message asks for no reply."""
+        """The request by message of the queue; None if the message asks for no reply."""
         self._waiting: dict[str, WaitingRequest] = {}
 
     def look(self) -> str:
-        """Look at the queue; why that cannot be done, empty if it was. Raises JournalError."""
+        """Look at the queue; returns the reason if that is impossible, else an empty text. Raises JournalError."""
         queue = self.source.requests
         before, self._seen, self._waiting = self._seen, {}, {}
         try:
@@ -72,7 +74,7 @@ class WaitingRequests:
             message_id = info.message
             request = before[message_id] if message_id in before else self._read(message_id)
             self._seen[message_id] = request
-            if request is not None:  # the first of two with one correlation id is answered first
+            if request is not None:  # if two requests have the same correlation id, the first one is answered first
                 self._waiting.setdefault(request.correlation_id, request)
         return ""
 
@@ -80,23 +82,23 @@ class WaitingRequests:
         try:
             message = self._store.message(message_id, body=False)
         except MessageMissingError:
-            return None  # it went just now
+            return None  # the message was removed a moment ago
         address = value_of(message, convention.REPLY_TO)
         if not message.durable or not isinstance(address, str) or not address:
             return None
         own = value_of(message, convention.CORRELATION_ID)
-        # the way out refuses what is no text
+        # a route refuses a correlation id that is no text
         correlation_id = str(message_id) if own is None else text_of(own)
         if correlation_id is None:
             return None
         return WaitingRequest(message_id, correlation_id, address, message.timestamp or int(self._clock_ms()))
 
     def get(self, correlation_id: str) -> WaitingRequest | None:
-        """The request with this correlation id that waited at the last look."""
+        """The request with this correlation id that was waiting at the last look."""
         return self._waiting.get(correlation_id)
 
     def overdue(self, limit: int, now_ms: float) -> list[WaitingRequest]:
-        """The requests that had waited too long at `now_ms`, ms since 1970, as of the last look."""
+        """The requests that had waited too long at `now_ms`, in ms since 1970, among those found at the last look."""
         until = now_ms - self.source.reply_timeout_ms
         late = [request for request in self._seen.values() if request is not None and request.since < until]
         return late[:limit]
@@ -119,22 +121,23 @@ class Waiting:
         return bool(self._of_sources)
 
     def look(self, timeout_s: float) -> dict[str, str]:
-        """Look at all queues; by source for which that cannot be done, the reason. What was taken in must have landed.
+        """Look at all queues; returns the reason by source for those queues that cannot be read. The batch before must
+        have landed.
 
-        Raises DeadlineError, and whatever ends the activation.
+        Raises DeadlineError, and any error that ends the activation.
         """
         self._store.flush().wait(timeout_s)
         faults = {name: requests.look() for name, requests in self._of_sources.items()}
         return {name: fault for name, fault in faults.items() if fault}
 
     def address(self, source: str, correlation_id: str) -> str | None:
-        """The address of a source's reply; None: no request of this source waits for it."""
+        """The address to which a source's reply goes; None if no request of this source waits for it."""
         requests = self._of_sources.get(source)
         found = None if requests is None else requests.get(correlation_id)
         return None if found is None else found.address
 
     def settles(self, source: str, message: Message) -> Settles | None:
-        """The request that a source's reply answers, of those that wait."""
+        """The waiting request that a source's reply answers; None if there is none."""
         requests = self._of_sources.get(source)
         value = message.headers.get(convention.CORRELATION_ID)
         text = None if value is None else text_of(value)
@@ -143,7 +146,7 @@ class Waiting:
         return requests.settles(found)
 
     def late_since(self) -> dict[str, float]:
-        """Sources with requests that have waited too long, and as of when, ms since 1970."""
+        """Sources with requests that have waited too long, and the time of the look, in ms since 1970."""
         return {
             name: now_ms
             for name, requests in self._of_sources.items()
@@ -151,7 +154,7 @@ class Waiting:
         }
 
     def overdue(self, source: str, limit: int, now_ms: float) -> list[tuple[WaitingRequests, WaitingRequest]]:
-        """A source's requests that had waited too long at a moment."""
+        """The requests of a source that had waited too long at a given time."""
         requests = self._of_sources[source]
         return [(requests, request) for request in requests.overdue(limit, now_ms)]
 

@@ -5,7 +5,7 @@
     ...
     service.close()                                # in on_standby, before the store is closed; in on_fenced: stop
 
-Safe without being closed: what it takes in goes through the activation's journal alone, which ends it.
+It is safe not to close it: all messages go through the activation's journal, and when that is closed the service ends.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from journal.words import shortened
 log = logging.getLogger(__name__)
 
 BATCH_RECORDS = 1000
-"""Records of one Kafka transaction. The store's lock is held while they are appended, some 10 ms."""
+"""The most records in one Kafka transaction. The store's lock is held while they are appended, some 10 ms."""
 
 BATCH_BYTES = 4 * 1024 * 1024
-"""Bytes of values of one Kafka transaction, which may exceed this by one record."""
+"""The most bytes of values in one Kafka transaction; one record more may exceed it."""
 
 LIST_EVERY_S = 10.0
-"""How often topics are listed, and so how soon a pattern finds a new one."""
+"""How often topics are listed. A pattern finds a new topic that soon."""
 
 _END_S = 5.0
 
@@ -53,9 +53,8 @@ _END_S = 5.0
 def sources_of(
     settings: Settings, replies: Replies = nobody_waits, bytes_max: Mapping[str, int] | None = None
 ) -> Sources:
-    """The sources of a journal. Raises ConfigError for topics that are the journal's own, and requests without a
-    dead-letter topic. `bytes_max` as of `Sources`.
-    """
+    """The sources of a journal. Raises ConfigError for topics that belong to the journal itself, and for requests
+    without a dead-letter topic. `Sources` explains `bytes_max`."""
     own = OwnTopics(settings.journal)
     return Sources(settings.routing, journal=settings.journal, own_topics=own, replies=replies, bytes_max=bytes_max)
 
@@ -72,9 +71,9 @@ class SourcesService:
         list_every_s: float = LIST_EVERY_S,
         group: str = "",
     ) -> None:
-        """`group` has the offsets, instead of the journal's own one.
+        """`group` is the consumer group that keeps the offsets, if it is not the journal's own.
 
-        Raises ConfigError as `sources_of`.
+        Raises ConfigError as `sources_of` does.
         """
         self._settings = settings
         self._store = store
@@ -91,28 +90,29 @@ class SourcesService:
         self._thread = threading.Thread(target=self._run, name="kafka-journal-sources", daemon=True)
 
     def start(self) -> None:
-        """Consume in a thread of its own, if there are sources."""
+        """Start the thread that consumes, if there are sources."""
         if self._settings.routing.sources:
             self._thread.start()
             self._reporter.start()
 
     def stop(self) -> None:
-        """End soon, without waiting. A batch on its way is stored together with its consumer offsets, or not at all."""
+        """Ask the thread to end soon, without waiting. A batch on its way is stored together with its consumer offsets,
+        or not at all."""
         self._loop.stop()
         self._reporter.stop()
 
     def close(self) -> None:
-        """End the thread, and wait a short while for that."""
+        """Wait a short while until the thread has ended."""
         self._loop.stop()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(_END_S)
         self._reporter.close()
 
     def resume(self, source: str, *, skip: bool) -> str:
-        """Have a stopped source go on soon; with `skip` without the record that has stopped it, which is returned.
+        """Resume a stopped source soon. With `skip` the record that has stopped it is left out, and returned.
 
-        Raises InvalidOperationError for a source that is not stopped by a record or a partition, has no such record, or
-        has positions in a topic that another one has taken the name of; OperatingError.
+        Raises InvalidOperationError if the source is not stopped by a record or a partition, if `skip` finds no such
+        record, or if the source has positions in a topic that was deleted and created again. Raises OperatingError.
         """
         self._stops.require(source)
         self._require_none_outlived(source)

@@ -8,7 +8,7 @@ from journal.sources.positions import Partition
 
 
 def start_of(consumer: SourceConsumer, partition: Partition, start: str, timeout_s: float) -> int:
-    """The offset that a source's `start` means in this partition now. Raises OperatingError."""
+    """The offset that a source's `start` means in this partition at this time. Raises OperatingError."""
     if start == EARLIEST:
         return consumer.earliest(partition, timeout_s)
     moment = start_ms(start)

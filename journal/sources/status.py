@@ -1,4 +1,4 @@
-"""The state of each source: written by the sources' thread, read by any."""
+"""The state of each source. The sources' thread writes it, and any thread reads it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from journal.process.clocks import wall_ms
 from journal.routing.outcomes import Reason
 
 PEAK_MS = 5 * 60 * 1000
-"""The highest latency is that of this window and the one before."""
+"""The length of a window in which the highest latency is taken. The status shows the highest of the present window and
+the one before."""
 MEASURED_MS_MAX = 24 * 60 * 60 * 1000
-"""A timestamp of longer ago is when a record was made, as its producer says, and nothing that it has waited for."""
+"""A latency above this is not counted: a timestamp so old is the producer's own time, not the time when the record was
+sent."""
 
 
 @dataclass(slots=True)
@@ -31,23 +33,24 @@ class SourceStatus:
     dead_letters: int = 0
     lag: int = 0
     latency_ms: float = 0.0
-    """Latency of the last batch: from the timestamp of its oldest record to its commit; 0: it had no timestamps."""
+    """The latency of the last batch, from the timestamp of its oldest record to its commit; 0 if its records had no
+    timestamps."""
     peaks: dict[int, float] = field(default_factory=dict)
-    """The highest latency of each of the last two windows, by number."""
+    """The highest latency of each of the last two windows, by the window's number."""
     error: str = ""
-    """Why the source is stopped; empty: it is not."""
+    """The reason for which the source is stopped; empty if it is not."""
     waits: bool = False
-    """Whether the source goes on by itself: what has stopped it is looked at again now and then."""
+    """Whether the source goes on by itself, because the cause of its stop is checked again now and then."""
 
     def measure(self, latency_ms: float, now_ms: float) -> None:
-        """Note that a batch was committed so long after the timestamp of its oldest record."""
+        """Note the time from the timestamp of a committed batch's oldest record to the commit."""
         self.latency_ms = round(max(0.0, latency_ms), 3)
         window = int(now_ms // PEAK_MS)
         peaks = {number: peak for number, peak in self.peaks.items() if number >= window - 1}
         self.peaks = peaks | {window: max(self.latency_ms, peaks.get(window, 0.0))}
 
     def as_json(self, now_ms: float) -> dict[str, Any]:
-        """What the control socket answers."""
+        """The state in the form in which the control socket gives it."""
         window = int(now_ms // PEAK_MS)
         return {
             "source": self.name,
@@ -105,30 +108,31 @@ class SourcesStatus:
             status.lag = status.lag if lag is None else lag
 
     def stop(self, source: str, error: str, *, waits: bool) -> bool:
-        """Note why a source is stopped; an empty `error` says that it goes on. Returns whether `error` has changed."""
+        """Note the reason for which a source is stopped; an empty `error` means that it goes on. Returns whether
+        `error` has changed."""
         with self._lock:
             status = self._sources[source]
             before, status.error, status.waits = status.error, error, waits
             return error != before
 
     def dropped(self, unrouted: int, duplicates: int) -> None:
-        """Count messages that no queue takes, and messages whose duplicate-detection id was seen."""
+        """Count messages that no queue takes, and messages with a duplicate-detection id that was seen before."""
         with self._lock:
             self._unrouted += unrouted
             self._duplicates += duplicates
 
     def pause(self, *, paused: bool) -> None:
-        """Note whether the journal is full, so that nothing is consumed."""
+        """Note whether the sources wait because the journal is full."""
         with self._lock:
             self._paused = paused
 
     def fail(self, error: str) -> None:
-        """Note why all sources wait; empty: they do not."""
+        """Note the reason for which all sources wait; empty if they do not."""
         with self._lock:
             self._error = error
 
     def as_json(self) -> dict[str, Any]:
-        """What the control socket answers."""
+        """The states in the form in which the control socket gives them."""
         now_ms = self._clock_ms()
         with self._lock:
             state = "waiting" if self._error else "paused" if self._paused else "running"

@@ -1,4 +1,5 @@
-"""Sources that a record or a partition has stopped: until an operator has them go on, or the next activation."""
+"""Sources that a record or a partition has stopped. They stay stopped until an operator resumes them, or until the next
+activation."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ class RecordPlace(NamedTuple):
 
 
 class Resumption(NamedTuple):
-    """An operator's request that a source goes on, maybe without the record that has stopped it."""
+    """An operator's request to resume a source, with or without the record that has stopped it."""
 
     source: str
     skip: RecordPlace | None
@@ -31,7 +32,7 @@ class Resumption(NamedTuple):
 
 
 class Stops:
-    """The sources that are stopped. Thread-safe: the loop stops sources, and operators have them go on."""
+    """The stopped sources. Thread-safe: the loop stops sources, and operators resume them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -40,7 +41,7 @@ class Stops:
         self._asked: list[Resumption] = []
 
     def add(self, reasons: Mapping[str, str], places: Mapping[str, RecordPlace]) -> None:
-        """Stop sources; `places` has the records that did it, of those that a record stopped."""
+        """Stop sources. `places` has the stopping record of each source that a record stops."""
         with self._lock:
             self._reasons.update(reasons)
             for source in reasons:
@@ -48,7 +49,7 @@ class Stops:
             self._places.update(places)
 
     def reasons(self) -> dict[str, str]:
-        """By stopped source, the reason."""
+        """The reason by stopped source."""
         with self._lock:
             return dict(self._reasons)
 
@@ -64,7 +65,8 @@ class Stops:
             )
 
     def ask(self, source: str, *, skip: bool) -> Resumption:
-        """Have a source go on soon. Raises InvalidOperationError if it is not stopped, or `skip` has no record."""
+        """Ask for a source to be resumed soon. Raises InvalidOperationError if it is not stopped, or if `skip` is set
+        and no record has stopped it."""
         with self._lock:
             self._require(source)
             place = self._places.get(source)
@@ -78,13 +80,14 @@ class Stops:
             return asked
 
     def asked(self) -> Resumption | None:
-        """The next request to grant. A skip of another record than the one that stops its source now is void."""
+        """The next request to grant. A request to skip is void if another record stops the source now."""
         with self._lock:
             places = self._places
             return next((each for each in self._asked if each.skip in (None, places.get(each.source))), None)
 
     def granted(self, done: Resumption) -> list[Resumption]:
-        """Note that the source goes on. Other requests for it are void, and returned: they were for where it stood."""
+        """Note that the source goes on. Other requests for it are void and are returned, because they were made for
+        another stop."""
         with self._lock:
             void = [each for each in self._asked if each.source == done.source and each != done]
             self._asked = [each for each in self._asked if each.source != done.source]

@@ -1,7 +1,8 @@
-"""Batches on their way into the journal, one at a time: submitted when there is room, and landed when that is known.
+"""Batches on their way into the journal, one at a time: each is submitted when there is room, and has landed when its
+fate is known.
 
-A batch that is more than the journal takes at once is made smaller. One that is not taken in because Kafka refused a
-dead letter is suspected: the next ones show which letter it was.
+A batch that is more than the journal takes at once is made smaller. If Kafka refused a dead letter, the whole batch is
+not taken in, and the next batches have single letters, to find which one it was.
 """
 
 from __future__ import annotations
@@ -52,11 +53,11 @@ class BatchUnderWay(NamedTuple):
 
 
 class Again(Exception):
-    """Raised within the loop, to begin again at the committed offsets: nothing is wrong."""
+    """Raised inside the loop to begin again at the committed offsets. It is no error."""
 
 
 class SourceTaking:
-    """Takes batches into the journal. Used by the sources' thread. Raises Again when `stop` is set."""
+    """Takes batches into the journal. The sources' thread uses it. Raises Again when `stop` is set."""
 
     def __init__(
         self,
@@ -71,7 +72,7 @@ class SourceTaking:
         batch_records: int,
     ) -> None:
         self.offsets: dict[Partition, int] = {}
-        """By partition that is consumed, the offset committed last or on its way."""
+        """The offset of each consumed partition that was committed last, or is on its way."""
         self.landed = 0
         """Number of batches that are in the journal."""
         self._store = store
@@ -83,22 +84,21 @@ class SourceTaking:
         self._group = group
         self._sizing = Sizing(batch_records)
         self._suspected: Sequence[Letter] = ()
-        """Dead letters of the last batch, if one of them was refused."""
+        """The dead letters of the last batch, if Kafka refused one of them."""
 
     # ---- batches ---------------------------------------------------------------------------------------------------
 
     def batch(self, records: Sequence[SourceRecord]) -> SourceBatch:
-        """A batch of as many of these records as go into one. Raises DeadlineError."""
+        """A batch of as many of these records as it can take. Raises DeadlineError."""
         return self._converter.batch(records, self._sizing.records_max, self._sizing.letters_max)
 
     def overdue(self, source: str, now_ms: float, offsets: Mapping[Partition, int]) -> SourceBatch | None:
-        """A batch that gives up the source's requests that have waited too long; None: there are none."""
+        """A batch that gives up the source's requests that have waited too long; None if there are none."""
         return self._converter.overdue(source, now_ms, offsets, self._sizing.letters_max)
 
     def take_in(self, batch: SourceBatch, records: Sequence[SourceRecord]) -> tuple[SourceBatch, BatchUnderWay | None]:
-        """Submit a batch of these records, or of fewer if they are more than the journal takes at once; None: there is
-        nothing to submit. One record alone that is more goes by its source's policy.
-        """
+        """Submit a batch of these records, or of fewer if they are more than the journal takes at once; None if there
+        is nothing to submit. A single record that is too much is refused under its source's policy."""
         while batch.offsets:
             try:
                 return batch, self.submit(batch)
@@ -113,9 +113,10 @@ class SourceTaking:
         return batch, None
 
     def submit(self, batch: SourceBatch, topic_ids: Mapping[Partition, str] | None = None) -> BatchUnderWay:
-        """Have the journal take a batch, when it has room; with the ids of the topics that are consumed, or these.
+        """Submit a batch to the journal when it has room. Its offsets get the ids of the topics that are consumed, or
+        `ids`.
 
-        Raises InvalidOperationError for more than it ever takes.
+        Raises InvalidOperationError for a batch that is larger than the journal ever takes.
         """
         ids = self._ids.of(batch.offsets) if topic_ids is None else topic_ids
         consumed = Consumed(self._group, batch.offsets, ids)
@@ -129,12 +130,13 @@ class SourceTaking:
                 MessageMissingError,
                 MessageHeldError,
             ) as error:
-                raise Again from error  # that is so just now: its records are refused, by their source's policy
+                # the journal cannot take this message now, so its record is refused under its source's policy
+                raise Again from error
             except FullError:
                 self._status.pause(paused=True)
                 room = self._store.room()
                 if room.done:
-                    self._stop.wait(_POLL_S)  # it is another bound that is reached
+                    self._stop.wait(_POLL_S)  # another bound than the batch's size was reached
                 while not room.done and not self._stop.is_set():
                     with suppress(DeadlineError):
                         room.wait(_LOOK_S)
@@ -143,11 +145,11 @@ class SourceTaking:
         raise Again
 
     def wait_a_little(self, flight: BatchUnderWay) -> None:
-        """Wait a moment for the batch on its way, while nothing else has arrived."""
+        """Wait a moment for the batch on its way, while no other records have arrived."""
         _wait_for(flight.taken.completion, _POLL_S / 10)
 
     def land(self, flight: BatchUnderWay) -> None:
-        """Wait for what becomes of a batch. Raises NotTakenInError."""
+        """Wait for the fate of a batch. Raises NotTakenInError."""
         completion, batch = flight.taken.completion, flight.batch
         while not completion.done:
             if self._stop.is_set():
@@ -173,9 +175,10 @@ class SourceTaking:
     # ---- refused letters -------------------------------------------------------------------------------------------
 
     def refused_letter(self, changed: Collection[str]) -> Letter | None:
-        """The dead letter that Kafka has refused; None: none was, or which of several it was shows in the next batches.
+        """The dead letter that Kafka has refused. None if there was none, or if it was one of several: then the next
+        batches show which.
 
-        `changed` are topics that are not what they were: what was refused for one of them is made anew.
+        `changed` are dead-letter topics that have changed; a letter refused for one of them is made again.
         """
         letters, self._suspected = self._suspected, ()
         if not letters or letters[0].topic in changed or letters[0].topic in self._converter.letters.faults:
@@ -188,15 +191,15 @@ class SourceTaking:
 
 
 def _wait_for(completion: Completion, seconds: float) -> None:
-    """What became of a batch is for whoever lands it."""
+    """Wait until the completion is done, without raising its error: `land` does that."""
     with suppress(DeadlineError, NotTakenInError):
         completion.wait(seconds)
 
 
 def refused_topic(error: JournalError) -> str:
-    """The topic for which Kafka has refused a record of a batch, and would again; empty: none is known.
+    """The topic for which Kafka has refused a record of a batch, and would refuse it again; empty if none is known.
 
-    The cause of a NotTakenInError is what the writer met.
+    The cause of a NotTakenInError is the error that the writer met.
     """
     met: BaseException | None = error
     while met is not None:

@@ -101,7 +101,7 @@ class ControlRepairer:
         """Fence the active node, read again, and write the rows in one transaction. If it is killed before the commit,
         nothing has been written.
 
-        Raises RepairError if the plan is another one by then, OperatingError if the rows are not known to be written.
+        Raises RepairError if reading again gives another plan, OperatingError if the rows are not known to be written.
         """
         until = self._clock() + self._timeout_s
         while True:
@@ -130,14 +130,15 @@ class ControlRepairer:
                 *(control_row(name, key, None) for key in agreed.found.unreadable),
                 control_row(name, IDENTITY_KEY, agreed.identity),
                 control_row(name, EPOCH_KEY, counter),
-                control_row(name, RELEASED_KEY, released),  # nobody waits until that epoch's node is silent
+                control_row(name, RELEASED_KEY, released),  # nobody has to wait until the node of that epoch is silent
             ]
             producer.send(rows, self._timeout_s)
             producer.commit_transaction(self._timeout_s)
         finally:
             producer.close()
 
-    # ---- what is there ---------------------------------------------------------------------------------------------
+    # ---- reading what exists
+    # -------------------------------------------------------------------------------------------
 
     def _shards(self) -> int:
         """The number of shards that the topics have, once there is a control topic."""

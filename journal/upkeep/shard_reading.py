@@ -58,8 +58,8 @@ class ShardReading:
     def table(self, shard: int, found: list[FoundMark]) -> Iterator[tuple[bytes, bytes | None]]:
         """A shard's rows up to its newest mark. The mark is appended to `found` at the end.
 
-        In a compacted topic the rows up to an older mark are no state. If reading took longer than compaction lets a
-        row live, it goes on to a newer mark.
+        In a compacted topic the rows up to an older mark are no state. If reading took longer than min.compaction.lag,
+        older rows may be missing, so it reads on to a newer mark.
         """
         reader = self._kafka.reader(self._table_topic)
         try:

@@ -30,8 +30,8 @@ class Stop(NamedTuple):
 
 
 class Ahead(NamedTuple):
-    """What lies behind a shard's mark: the first record's timestamp (ms; 0 if there is no record), and the stop if
-    there is one before the next checkpoint."""
+    """The part of a shard's WAL behind its mark: the first record's timestamp (ms; 0 if there is no record), and the
+    record at which the shard stops, if there is one before the next checkpoint."""
 
     since: int
     stop: Stop | None
@@ -50,7 +50,7 @@ class _NoRows:
 def look_ahead(
     kafka: Kafka, identity: Identity, mark: Mark, skips: Collection[int], *, clock: Clock, timeout_s: float
 ) -> Ahead:
-    """What a worker would meet behind `mark`. It would pass over the offsets in `skips`."""
+    """What a worker would meet behind `mark`. It would leave out the offsets in `skips`."""
     topic, shard, since = wal_topic(identity.name), mark.shard, 0
     reader = kafka.reader(topic)
     try:

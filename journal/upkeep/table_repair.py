@@ -110,7 +110,7 @@ class TableRepairer:
         """Fence the worker of the shard, read again, and write the rows and the mark in one transaction. If it is
         killed before the commit, nothing has been written.
 
-        Raises RepairError if the plan is another one by then, OperatingError if the rows are not known to be written.
+        Raises RepairError if reading again gives another plan, OperatingError if the rows are not known to be written.
         """
         producer = self._kafka.transactional_producer(worker_id(self._journal, self._shard))
         try:
@@ -129,7 +129,8 @@ class TableRepairer:
         finally:
             producer.close()
 
-    # ---- what is there ---------------------------------------------------------------------------------------------
+    # ---- reading what exists
+    # ------------------------------------------------------------------------------------------
 
     def _require_no_worker(self) -> None:
         with closing(self._kafka.cluster()) as cluster:

@@ -11,9 +11,9 @@ A shard's WAL is deleted below the lowest of these offsets; each of these still 
     transactions     `verify` folds again what unsettled transactions have staged, from the first such operation on
 
 Before anything is deleted, a control row of the shard says where the WAL will begin. It has the markers of the epochs
-that lie below: a node that one of them fenced learns from it what became of its last transaction. It also has a digest
-of the tables' state, from which `verify` then starts. Without an archive, deleted records can never be folded again. So
-the tables are compared with them first, and a shard that differs is not trimmed.
+that lie below: a node that one of these epochs has fenced learns from the row the fate of its last transaction. It also
+has a digest of the tables' state, from which `verify` then starts. Without an archive, deleted records can never be
+folded again. So the tables are compared with them first, and a shard that differs is not trimmed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from journal.wal.reading import WalReader
 from journal.words import called
 
 _NO_FAULT_OF_THE_TABLES = frozenset({"skipped", "rejected"})
-"""Sorts of differences that are faults of the WAL; the tables show them as they should."""
+"""Sorts of differences that are faults of the WAL; the tables are right about them."""
 
 _BACK_OFFSETS = 16
 _BACK_GROWTH = 16
@@ -57,8 +57,8 @@ transaction."""
 
 @dataclass(frozen=True, slots=True)
 class ShardTrim:
-    """What a trim does to one shard: its WAL begins at `start` now, and at `offset` afterwards. `held_by` says why not
-    higher."""
+    """What a trim does to one shard: its WAL begins at `start` now, and at `offset` afterwards. `held_by` says what
+    keeps the later records."""
 
     shard: int
     start: int
@@ -107,7 +107,7 @@ class Trimming:
                 "--without-archive does without"
             )
 
-    # ---- what can go -----------------------------------------------------------------------------------------------
+    # ---- what can be deleted ----------------------------------------------------------------------------------------
 
     def plan(self, operator: str, now_ms: float) -> list[ShardTrim]:
         """What can be deleted of each shard. Raises TrimError if the tables differ from the records to be deleted."""
@@ -237,7 +237,7 @@ class Trimming:
 
 def _require_sound(journal: str, report: ShardReport) -> None:
     differ = {what: count for what, count in report.differences.counts.items() if what not in _NO_FAULT_OF_THE_TABLES}
-    # Behind an earlier trim, records from before it can be unchecked once one of them was replaced. That is accepted:
+    # Records from before an earlier trim may be unchecked, if one of them was replaced since. That is accepted, because
     # the records that are deleted now were compared.
     if differ or report.findings or (report.unchecked and not report.base):
         raise TrimError(

@@ -1,11 +1,12 @@
 """Folds a WAL that was trimmed. The fold starts from the state of the tables at the trim, of which a digest was
 recorded.
 
-That state itself is gone. What of it still exists is in the tables as they are now, with positions at or before the
-trim's mark. The rest was deleted since, by operations that are still in the WAL. So the fold begins with what still
-exists. It takes an operation on a record that it does not know for one on a record from before the trim. At the tables'
-mark it then holds exactly what they should hold. The number of records, and all that came after the trim's mark, are
-checked as usual. The content of records from before the trim is checked by the digest, as long as all of them exist.
+That state itself was not kept. Its records that still exist are in the present tables, with positions at or before the
+trim's mark. The others were deleted since, by operations that are still in the WAL. So the fold begins with the records
+that still exist. If an operation names an unknown record, the fold assumes that the record is from before the trim. At
+the tables' mark it then holds exactly what they should hold. The number of records, and all that came after the trim's
+mark, are checked as usual. The content of records from before the trim is checked by the digest, as long as all of them
+exist.
 """
 
 from __future__ import annotations
@@ -106,8 +107,8 @@ def _survivors(tables: VerifiedShard, base: TrimmedBase) -> VerifiedShard:
 
 
 class BasedFold(ShardFold):
-    """Folds the records of a trimmed WAL. Records up to the base's mark only bring back what its transactions have
-    staged."""
+    """Folds the records of a trimmed WAL. Of the records up to the base's mark, only the operations that its
+    transactions have staged are taken."""
 
     def __init__(
         self,
@@ -154,7 +155,7 @@ class BasedFold(ShardFold):
             if operation.type in (ADD, UPDATE, DELETE) and count and frame.epoch >= epoch:
                 staged = self.state.transactions[operation.tx].staged
                 staged.append(staged_operation(operation, offset, index))
-                del staged[:-count]  # earlier ones belong to an older transaction of the same number
+                del staged[:-count]  # earlier operations belong to an older transaction with the same number
 
     def meet_tables(self) -> str:
         """Compare with the tables at their mark: count records, and compare the digest if it still applies. Returns a
@@ -203,7 +204,7 @@ class BasedFold(ShardFold):
 def note_transactions(
     rows: Iterable[tuple[bytes, bytes | None]], into: dict[bytes, bytes]
 ) -> Iterator[tuple[bytes, bytes | None]]:
-    """Passes rows of a table on, and keeps the newest rows of transactions."""
+    """Passes the rows of a table on, and keeps the newest rows of transactions."""
     for key, value in rows:
         if key[:1] == b"t":
             if value is None:

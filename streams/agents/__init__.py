@@ -1,1 +1,1 @@
-"""Agents: programs that are told what a shard did."""
+"""Agents: functions of a service that are called with what happened in a shard."""

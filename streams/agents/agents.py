@@ -1,8 +1,8 @@
-"""The agents of a service: what they are told of operations, what they give back, and how they are called.
+"""The agents of a service: what they are called with, what they return, and how they are called.
 
-An agent is a function, plain or async, that returns nothing, an iterable of outputs, or yields them. A plain one is
-called in the thread of its shard, an async one in the app's event loop while that thread waits: so a shard's agents are
-told in order, one thing at a time, and an agent that is slow holds up its own shard.
+An agent is a plain or async function. It returns nothing or an iterable of outputs, or it yields outputs. A plain agent
+is called in the thread of its shard. An async agent runs in the app's event loop while that thread waits. So a shard
+calls its agents one at a time and in order, and a slow agent holds up its own shard only.
 """
 
 from __future__ import annotations
@@ -25,19 +25,20 @@ from streams.agents.facts import FrameFacts
 T = TypeVar("T")
 
 AGENT_TIMEOUT_S = 60.0
-"""An async agent that takes longer for what it is told is cancelled, and counts as one that raised; a plain one is
-named by `/health`."""
+"""The time limit of one call of an agent. An async agent that takes longer is cancelled, and counts as failed;
+`/health` names a plain one."""
 
 
 ANY_PARTITION = -1
-"""The partition of an output: the Kafka client chooses one by the key."""
+"""The partition of an output for which the Kafka client chooses the partition by the key."""
 
 
 class Told(NamedTuple):
-    """An operation that took effect. (shard, position) is the same however often it is told.
+    """An operation that took effect. An agent may be told the same one several times; (shard, position) then stays the
+    same.
 
-    `position` is (offset, index, ordinal), in WAL order. An ordinal above 0 is the place within the transaction that a
-    COMMIT at (offset, index) settled.
+    `position` is (offset, index, ordinal), in WAL order. An ordinal above 0 is the operation's place within a
+    transaction that the COMMIT at (offset, index) has settled.
     """
 
     shard: int
@@ -48,19 +49,20 @@ class Told(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """A function of the service, with the name that its topic and transactions bear."""
+    """An agent: a function of the service, and the name that its topic and its transactional ids contain."""
 
     name: str
     function: Callable[[Any], Any]
     to: str | None
-    """The topic that its outputs go to."""
+    """The topic to which its outputs go."""
     every_s: float = 0.0
-    """How often an `on_change` agent is told although nothing has changed; 0: never."""
+    """How often an `on_change` agent is called even if nothing has changed; 0 means never."""
     timeout_s: float = AGENT_TIMEOUT_S
 
 
 def in_daemon_thread(call: Callable[[], T], /) -> Future[T]:
-    """Call in a new thread, which the end of the process does not wait for: a plain agent may never return."""
+    """Make a call in a new thread that does not delay the end of the process, because a plain agent may never
+    return."""
     future: Future[T] = Future()
 
     def run() -> None:
@@ -74,15 +76,15 @@ def in_daemon_thread(call: Callable[[], T], /) -> Future[T]:
 
 
 class AgentCalls:
-    """Calls agents from shards' threads. The event loop is the app's; it runs as long as shards do."""
+    """Calls agents from the threads of shards. The event loop is the app's, which runs as long as shards do."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._under_way: dict[tuple[str, int], tuple[Agent, float]] = {}
-        """Calls that have not returned: by agent and shard, the agent and when the call began."""
+        """Calls that have not returned, by agent and shard: the agent, and when the call began."""
 
     def late(self) -> list[tuple[str, int, str]]:
-        """Calls that take longer than they may: agent, shard, and a text for people. Thread-safe."""
+        """Calls that have exceeded their time limit: agent, shard, and a text for people. Thread-safe."""
         now = time.monotonic()
         return [
             (name, shard, f"agent {name}, shard {shard}: has not returned for {now - since:.0f} s")
@@ -91,7 +93,7 @@ class AgentCalls:
         ]
 
     def call(self, agent: Agent, shard: int, tellings: Sequence[Any]) -> list[Sent]:
-        """Tell an agent one thing after the other; its outputs, in order. Raises AgentError."""
+        """Call an agent with one item after the other; returns its outputs in order. Raises AgentError."""
         self._under_way[agent.name, shard] = agent, time.monotonic()
         try:
             return self._call(agent, shard, tellings)
@@ -112,7 +114,8 @@ class AgentCalls:
                     give(agent.function(told) or ())
         except AgentError:
             raise
-        except (Exception, SystemExit, asyncio.CancelledError) as error:  # its owner's code: it ends what it was told
+        # the agent is the user's code, and any exception of it means that the items were not processed
+        except (Exception, SystemExit, asyncio.CancelledError) as error:
             raise AgentError(f"agent {agent.name}, shard {shard}: {error!r}") from error
         return sent
 
@@ -143,7 +146,7 @@ async def _tell_async(agent: Agent, shard: int, tellings: Sequence[Any], give: C
                     give((output,))
             else:
                 give(await answer or ())
-    except SystemExit as error:  # would end the app's event loop
+    except SystemExit as error:  # this exception would end the app's event loop
         raise AgentError(f"agent {agent.name}, shard {shard}: {error!r}") from error
 
 
@@ -161,21 +164,21 @@ _PARTS = (bytes, str, type(None))
 
 
 class OperationAgents:
-    """What happened in a checkpoint, told to the `on_operation` agents before it is committed: their outputs go into
-    its transaction. Called by the threads that checkpoint shards, several at once."""
+    """Calls the `on_operation` agents with the operations of a checkpoint, before the checkpoint is committed. Their
+    outputs go into its transaction. The threads that checkpoint shards call it, several at once."""
 
     def __init__(self, agents: Sequence[Agent], calls: AgentCalls) -> None:
         self._agents = agents
         self._calls = calls
         self.told = dict.fromkeys((agent.name for agent in agents), 0)
-        """Number of operations that each agent was told, for metrics."""
+        """The number of operations that each agent was told, for metrics."""
         self.errors: dict[tuple[str, int], str] = {}
-        """By agent and shard, of those that raised and have not been told again since, or gave what Kafka refused and
-        have not been committed since."""
+        """Errors by agent and shard. An error stays until the agent has succeeded; if Kafka refused its output, until a
+        checkpoint is committed."""
         self._refused: set[tuple[str, int]] = set()
 
     def __call__(self, shard: int, happened: Sequence[Happened], frames: Mapping[int, FrameFacts]) -> list[Sent]:
-        """Tell all agents, and give their outputs. Raises AgentError."""
+        """Call all agents, and return their outputs. Raises AgentError."""
         tellings = [
             Told(shard, (offset, index, ordinal), frames[offset], op) for op, offset, index, ordinal in happened
         ]
@@ -192,8 +195,8 @@ class OperationAgents:
         return sent
 
     def blame(self, shard: int, topic: str, reason: str) -> AgentError | None:
-        """The error of the agents that give to `topic`, of which Kafka refused a record; None if no agent gives to
-        it."""
+        """The error of the agents that send to `topic`, after Kafka has refused a record of it; None if no agent sends
+        to it."""
         given = [agent.name for agent in self._agents if agent.to == topic]
         for name in given:
             self.errors[name, shard] = f"agent {name}, shard {shard}: topic {topic} refuses what it gives: {reason}"
@@ -201,21 +204,21 @@ class OperationAgents:
         return AgentError("; ".join(self.errors[name, shard] for name in given)) if given else None
 
     def committed(self, shard: int) -> None:
-        """Note that the shard's checkpoint is committed, with all that was given for it."""
+        """Note that the shard's checkpoint is committed, with all outputs for it."""
         for agent in self._agents:
             if (agent.name, shard) in self._refused:
                 self._refused.discard((agent.name, shard))
                 self.errors.pop((agent.name, shard), None)
 
     def forget(self, shard: int) -> None:
-        """Forget the shard's errors: it is another worker's now."""
+        """Forget the shard's errors, because another worker has the shard now."""
         for agent in self._agents:
             self._refused.discard((agent.name, shard))
             self.errors.pop((agent.name, shard), None)
 
 
 def check_agent(agent: Agent, others: Iterable[Agent], own_topics: Container[str]) -> None:
-    """Check an agent. Raises ConfigError. `own_topics` are the journal's."""
+    """Check an agent. Raises ConfigError. `own_topics` are the journal's topics, to which no agent may send."""
     if not agent.name or not all(char.isascii() and (char.isalnum() or char in "-_") for char in agent.name):
         raise ConfigError(f"agent {agent.name!r}: a name is letters, digits, - and _; give one with name=")
     if any(other.name == agent.name for other in others):

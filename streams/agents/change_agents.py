@@ -1,7 +1,8 @@
-"""The `on_change` agents of a service: for each agent and each shard that the service has, a thread with a session.
+"""The `on_change` agents of a service: a thread with a session for each agent and each shard that the service has.
 
-Who has a shard is advice here too: a session fences the one before it, and one that was fenced tells nothing more. So
-an agent may be told the same by two processes for a moment, and only one of them can send what it gave.
+The assignment of a shard is only advice. A new session fences the one before it, and a fenced session calls its agent
+no more. So two processes may call an agent with the same change for a moment, but only one of them can send the
+outputs.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ from streams.agents.facts import AGENTS_END_S
 log = logging.getLogger(__name__)
 
 AGAIN_S = 1.0
-"""The pause after an error, before the shard is taken over again."""
+"""The pause after an error, before the session is opened again."""
 
 
 class RunState(Enum):
-    """How an agent is doing in a shard."""
+    """What an agent does in a shard."""
 
     OPENING = "opening"
     TELLING = "telling"
-    WAITING = "waiting"  # after an error, to try again
-    STOPPED = "stopped"  # at something that cannot be read
+    WAITING = "waiting"  # after an error, until the next try
+    STOPPED = "stopped"  # because something cannot be read
     ENDED = "ended"
 
 
@@ -46,7 +47,7 @@ MakeSession = Callable[[Agent, int, LocalStore], ChangeSession]
 
 
 class ChangeAgents:
-    """All `on_change` agents of a service. Called by the worker's thread, but for `runs`."""
+    """All `on_change` agents of a service. The worker's thread calls it; any thread may call `runs`."""
 
     def __init__(
         self,
@@ -56,7 +57,8 @@ class ChangeAgents:
         *,
         fenced_pause_s: float,
     ) -> None:
-        """`stores` opens an agent's copy of a shard. `fenced_pause_s`: what fenced it most likely keeps the shard."""
+        """`stores` opens an agent's copy of a shard. `fenced_pause_s` is the pause after a session was fenced, because
+        the process that fenced it most likely keeps the shard."""
         self._agents = agents
         self._stores = stores
         self._session = session
@@ -64,11 +66,11 @@ class ChangeAgents:
         self._runs: dict[tuple[str, int], _AgentRun] = {}
         self._ending: dict[tuple[str, int], _AgentRun] = {}
         self._told_before = dict.fromkeys((agent.name for agent in agents), 0)
-        """Runs in shards that were given back, until they end."""
+        """Runs in shards that were given back, until they have ended."""
 
     def serve(self, shards: Collection[int]) -> None:
-        """Tell of these shards and no others. Does not wait: an agent that is being told of another is told to its end,
-        and can send nothing once somebody else has the shard."""
+        """Run the agents in these shards and no others. It does not wait: in other shards a call under way goes on to
+        its end, but cannot send its outputs once another process has the shard."""
         for key in [key for key in self._runs if key[1] not in shards]:
             run = self._ending[key] = self._runs.pop(key)
             run.stop.set()
@@ -82,7 +84,8 @@ class ChangeAgents:
                     )
 
     def close(self) -> bool:
-        """Tell nothing more, and wait a while until what is being told is told; whether it is, and no copy in use."""
+        """End all runs, and wait a while for calls under way. Returns whether all have ended, so that no copy is in
+        use."""
         self.serve(())
         until = time.monotonic() + AGENTS_END_S
         for run in self._ending.values():
@@ -92,11 +95,11 @@ class ChangeAgents:
         return all(run.ended for run in self._ending.values())
 
     def runs(self) -> list[tuple[str, int, RunState, str]]:
-        """All runs: agent, shard, state, and what is in its way."""
+        """All runs: agent, shard, state, and the error that holds it up."""
         return [(run.agent.name, run.shard, run.state, run.trouble) for run in list(self._runs.values())]
 
     def told(self) -> dict[str, int]:
-        """Number of checkpoints that each agent was told."""
+        """The number of checkpoints that each agent was told."""
         counts = dict(self._told_before)
         for run in list(self._runs.values()):
             counts[run.agent.name] += run.told
@@ -104,7 +107,7 @@ class ChangeAgents:
 
 
 class _AgentRun:
-    """One agent in one shard."""
+    """The run of one agent in one shard."""
 
     def __init__(
         self,
@@ -115,14 +118,15 @@ class _AgentRun:
         fenced_pause_s: float,
         before: _AgentRun | None,
     ) -> None:
-        """`before` is the one whose store it takes over, once that has ended."""
+        """`before` is the earlier run whose store this one takes over, once that has ended."""
         self.agent = agent
         self.shard = shard
         self.stop = threading.Event()
         self.state = RunState.OPENING
         self._met = ""
         self._blamed = False
-        """Whether the agent itself is to blame for the error: that is over once it has been told the same again."""
+        """Whether the agent itself has caused the error. The error then stays until a call of the agent has
+        succeeded."""
         self._told_before = 0
         self._session: ChangeSession | None = None
         self._stores = stores
@@ -140,7 +144,7 @@ class _AgentRun:
 
     @property
     def trouble(self) -> str:
-        """The error in its way; one of the agent itself stays until something has been told since."""
+        """The error that holds up the run. An error of the agent itself stays until a later call has succeeded."""
         session = self._session
         return "" if session is not None and session.told and self.state is RunState.TELLING else self._met
 
@@ -175,7 +179,7 @@ class _AgentRun:
             store.close()
 
     def _life(self, store: LocalStore) -> None:
-        """Run one session, whatever ends it."""
+        """Run one session until it ends, and handle every error that ends it."""
         if self._damaged:
             store.clear()
             self._damaged = False
@@ -202,7 +206,7 @@ class _AgentRun:
             self._session, self._told_before = None, self.told
 
     def _stop_for(self, error: Exception) -> None:
-        """Stop: tell nothing more here until the shard is given back."""
+        """Stop: do not call the agent again until the shard is given back."""
         self.state, self._met = RunState.STOPPED, shortened(str(error) or repr(error))
         self.stop.wait()
 

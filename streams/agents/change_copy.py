@@ -1,7 +1,7 @@
-"""An `on_change` agent's copy of a shard, brought to where the agent stands, and what tells whether that is so still.
+"""An `on_change` agent's copy of a shard, which is brought to the agent's position, and the checks that it fits.
 
-The agent's memory says where it stands. A copy that does not fit is built anew up to there; if the table does not go on
-from there, the agent begins anew.
+The agent's memory, in Kafka, holds its position. A copy that does not fit is built anew up to that position. If the
+table does not continue from there, the agent begins anew with all rows.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _DIRECT_ROWS = 5000
 
 @dataclass(frozen=True, slots=True)
 class ChangeConfig:
-    """What an agent's sessions share. Times are seconds or, where named so, ms; sizes bytes."""
+    """The settings that all sessions of agents share. Times are seconds, or ms if the name says so; sizes are bytes."""
 
     journal: str
     table_identity: bytes
-    """The identity of the table: it differs for another cluster, topic or journal."""
+    """The identity of the table, which differs for another cluster, topic or journal."""
     memory_identity: str
     request_timeout_s: float
     delete_retention_ms: int
@@ -46,7 +46,7 @@ class ChangeConfig:
 
 
 class AgentCopy:
-    """An agent's copy of one shard. Used by one thread. The store stays open: it belongs to its owner."""
+    """An agent's copy of one shard. One thread uses it. The store stays open, because its owner closes it."""
 
     def __init__(
         self,
@@ -78,13 +78,14 @@ class AgentCopy:
         self.since = self.age.opening(0)
         self.memory_end = 0
         self.place, self.name, self.mark = _NOWHERE, 0, Mark(shard=shard, offset=-1)
-        """What the agent was told up to: where that is, and the mark before it, with what the next one calls it."""
+        """The agent's position: the place behind the last mark that it was told, the name that the next mark must give
+        as its predecessor, and that mark."""
         self.first = False
-        """Whether the agent knows nothing of the table, or nothing any more."""
+        """Whether the agent must be told all rows, because it knows nothing of the table or must forget all."""
         self.old_known = True
 
     def open(self) -> None:
-        """Read the agent's memory, and bring the copy to where the agent stands. Raises OperatingError,
+        """Read the agent's memory, and bring the copy to the agent's position. Raises OperatingError,
         CorruptionError."""
         start, _ = self.reader.start_and_end(self._shard, self._config.request_timeout_s)
         newest = self.newest_mark()
@@ -105,7 +106,7 @@ class AgentCopy:
         self._seek()
 
     def begin_anew(self, why: Exception) -> None:
-        """Begin anew at the newest mark: the table does not go on from what the agent was told."""
+        """Begin anew at the newest mark, because the table does not continue from the agent's position."""
         self._log(why)
         self._build()
         self._seek()
@@ -114,12 +115,12 @@ class AgentCopy:
         log.warning("agent %s, shard %d begins anew: %s", self._agent, self._shard, why)
 
     def is_at_end(self) -> bool:
-        """Whether the table has nothing behind it now; one offset is a transaction's end."""
+        """Whether the table has no rows behind the copy now. A difference of one offset is the end of a transaction."""
         _, end = self.reader.start_and_end(self._shard, self._config.request_timeout_s)
         return end - self.place.position <= 1
 
     def named(self, place: CopyPlace) -> dict[bytes, bytes]:
-        """Names and values that are stored with the rows up to this position."""
+        """The named values that are stored with the rows up to this place."""
         return note_checkpoint(self._shard, *place) | {b"memory": _NUMBER.pack(self.memory_end)}
 
     def key_of(self, record: LogRecord) -> bytes:
@@ -133,7 +134,7 @@ class AgentCopy:
     def close(self) -> None:
         self.reader.close()
 
-    # ---- where it stands -------------------------------------------------------------------------------------------
+    # ---- the agent's position ----------------------------------------------------------------------------------------
 
     def _seek(self) -> None:
         epoch = self.place.leader_epoch
@@ -141,19 +142,19 @@ class AgentCopy:
         self.reader.seek({self._shard: self.place.position}, epochs)
 
     def _is_usable(self, start: int, end: int) -> bool:
-        """Whether the copy can be used again: one that was away for too long may hold rows that were deleted."""
+        """Whether the copy can be used again. A copy that was away for too long may hold rows that were deleted."""
         place = stored_place(self._store, self._shard)
         if self._store.named(b"identity") != self._identity or place is None:
             return False
         return start <= place.position <= end and not self._is_too_old(place, end)
 
     def _is_too_old(self, place: CopyPlace, end: int) -> bool:
-        """Whether rows behind the copy may have been deleted whose tombstones are gone; one offset ends a
-        transaction."""
+        """Whether rows in the copy may have been deleted by tombstones that the cleaner has dropped since. A difference
+        of one offset is the end of a transaction."""
         return end - place.position > 1 and place.stood_ms > 0 and self.age.may_lack_tombstones(place.stood_ms)
 
     def _require_fit(self, position: AgentPosition, start: int, newest: FoundMark) -> None:
-        """Check a position. Raises CutOffError if the table does not go on from it."""
+        """Check a position. Raises CutOffError if the table does not continue from it."""
         offset, end = position.place.position, newest.end
         if not start <= offset <= end:
             raise CutOffError(f"it was told up to {offset}, and the table has {start} to {end}")
@@ -171,14 +172,14 @@ class AgentCopy:
         self._store.write((), {b"identity": self._identity})
 
     def _remember(self) -> AgentPosition | None:
-        """Take what the memory has behind what the copy has of it; the newest position there is."""
+        """Apply the part of the memory that the copy lacks; returns the newest position. None if there is none."""
         since, mine = self._number(b"memory"), stored_place(self._store, self._shard)
         if mine is None or since is None:
             since = -1
         found = self._read_memory(since)
         position = found.position
         if mine is not None and position is not None and position.place.position < mine.position:
-            self._clear()  # another one went on from further back than where this copy stands
+            self._clear()  # another process went on from an older position than the copy has
             found = self._read_memory(-1)
             position = found.position
         if mine is not None and position is None:
@@ -192,7 +193,7 @@ class AgentCopy:
         return position
 
     def _stored_mark(self) -> tuple[Mark, int]:
-        """The copy's mark, and the name by which the next mark refers to it."""
+        """The copy's mark, and the name that the next mark must give as its predecessor."""
         row = self._store.get(mark_key(self._shard))
         return (Mark(shard=self._shard, offset=-1), 0) if row is None else (Mark.FromString(row), mark_name(row))
 
@@ -207,7 +208,8 @@ class AgentCopy:
         )
 
     def _build(self) -> None:
-        """Build a copy of before the newest mark, to begin there; the first telling deletes the agent's state."""
+        """Build a copy up to the newest mark, from which the agent begins anew. Its old state is deleted with the first
+        call."""
         state = dict(self._store.scan(STATE_PREFIX))
         self._clear()
         self._store.write(state.items(), {}, durable=False)
@@ -234,7 +236,7 @@ class AgentCopy:
         return found
 
     def _catch_up(self, position: AgentPosition, start: int) -> None:
-        """Bring the copy to where the agent stands, and no further."""
+        """Bring the copy to the agent's position, and no further."""
         mine = stored_place(self._store, self._shard)
         self.place, self.name = position.place, position.mark
         self.old_known = mine is not None and mine.position == self.place.position
@@ -243,7 +245,7 @@ class AgentCopy:
         self._store.write((), self.named(self.place))
 
     def _copy_up_to(self, start: int, end: int) -> LogRecord | None:
-        """Read rows before `end` into the copy, and tell nobody; the last one of them."""
+        """Read the rows before `end` into the copy without telling the agent; returns the last one."""
         reader, shard = self.reader, self._shard
         start = max(start, reader.start_and_end(shard, self._config.request_timeout_s)[0])
         rows: list[tuple[bytes, bytes | None]] = []

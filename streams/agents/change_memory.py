@@ -1,12 +1,12 @@
-"""The memory of an `on_change` agent, in Kafka: by shard, its position in the table and its state.
+"""The memory of an `on_change` agent, in Kafka: its position in the table and its state, for each shard.
 
     <journal>.agent.<name>      compacted, one partition a shard
         'p'                     the position: offset of the table behind a mark; the mark's name, time and leader
                             epoch; and which table that is
         's' key                 a row of the agent's own state
 
-Written in the transactions that hold what the agent gives, so that whoever has the shard next goes on exactly there.
-Deleting the topic makes the agent begin anew.
+The memory is written in the transactions that hold the agent's outputs, so that the next session of the shard continues
+exactly there. If the topic is deleted, the agent begins anew.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ _STATE_TAG = b"s"
 
 @dataclass(frozen=True, slots=True)
 class AgentPosition:
-    """Where an agent stands in a table partition."""
+    """The place up to which an agent was told a table partition."""
 
     place: CopyPlace
     table: str
-    """The identity of the table, in hex: it differs for another cluster, topic or journal."""
+    """The identity of the table, in hex, which differs for another cluster, topic or journal."""
     mark: int
-    """The name by which the next mark refers to the one that the agent was told up to; 0: there is none."""
+    """The name of the last mark that the agent was told, which the next mark must give as its predecessor; 0 if there
+    is none."""
 
 
 def position_record(topic: str, shard: int, position: AgentPosition) -> Sent:
@@ -57,19 +58,19 @@ def state_records(topic: str, shard: int, written: Mapping[bytes, bytes | None])
 
 @dataclass(slots=True)
 class Remembered:
-    """What one partition of a memory topic holds from some offset on."""
+    """What one partition of a memory topic holds from an offset on."""
 
     end: int
-    """The offset at which the partition ended: everything before was read."""
+    """The offset at which the partition ended; everything before it was read."""
     position: AgentPosition | None
     state: dict[bytes, bytes | None]
-    """Values by key; None for a deleted one."""
+    """Values by key; None for a deleted value."""
 
 
 def read_memory(kafka: Kafka, topic: str, shard: int, since: int, *, clock: Clock, timeout_s: float) -> Remembered:
-    """Read what was committed to an agent's memory at or behind the offset `since`; -1: all of it.
+    """Read an agent's committed memory from the offset `since` on; -1 means all of it.
 
-    Raises RowError for what is no memory, DeadlineError.
+    Raises RowError for bytes that are no memory, DeadlineError.
     """
     reader = kafka.reader(topic)
     found = Remembered(0, None, {})
@@ -102,7 +103,8 @@ def _take(topic: str, record: LogRecord, found: Remembered) -> None:
 
 
 def make_memory(cluster: Cluster, settings: Settings, agent: str, shards: int, timeout_s: float) -> str:
-    """An agent's memory topic, made if it is not there; its topic id. Raises TopicError for one that cannot serve."""
+    """Make an agent's memory topic if it does not exist; returns its topic id. Raises TopicError for a topic that
+    cannot serve as memory."""
     topic = memory_topic(settings.journal, agent)
     config = topic_configs(settings)[table_topic(settings.journal)]
     cluster.create(topic, shards, settings.replication, config, timeout_s)

@@ -1,13 +1,15 @@
-"""One `on_change` agent in one shard, from taking it over to losing it: its copy, its position, its transactions.
+"""One `on_change` agent in one shard, from the opening of the session to its end: the agent's copy, position and
+transactions.
 
-Taking over initialises the shard's transactional id, which fences whoever had it; then the agent's memory says where it
-stands, and the local copy is brought there and no further. From there on rows are held back until their mark, the agent
-is told, and what it gives, its state and the position behind the mark are one Kafka transaction, then one local batch.
+A session begins with the init of the shard's transactional id, which fences the session before it. Then the agent's
+memory gives its position, and the local copy is brought there and no further. From then on rows are held back until
+their mark arrives, and the agent is called with them. Its outputs, its state and the position behind the mark are one
+Kafka transaction, and then one local batch.
 
-In a compacted topic marks that are older than min.compaction.lag may have lost rows before them; so an agent that was
-away for so long is told all of that time as one change, up to the mark that was then the newest, once its rows are as
-many as that mark says. Any other mark must name the one that the agent was told up to. Where the table does not go on
-like that (it has lost what Kafka had acknowledged, or tombstones that the copy has not seen), the agent begins anew.
+In a compacted topic, rows before a mark that is older than min.compaction.lag may be missing. So an agent that was away
+for so long is told all of that time as one change, up to the mark that was then the newest, after its rows were
+counted. Any other mark must name the last one that the agent was told. If the table does not continue like that (Kafka
+has lost acknowledged rows, or the copy has missed tombstones), the agent begins anew.
 """
 
 from __future__ import annotations
@@ -38,14 +40,15 @@ _NUMBER = struct.Struct(">q")
 _NOWHERE = CopyPlace(0, 0)
 _DIRECT_ROWS = 5000
 _POSITION_EVERY_S = 1.0
-"""What changes nothing is told without a transaction: the position goes to Kafka with the next one, or after this."""
+"""How long a position is kept locally while the agent gives nothing. It goes to Kafka with the agent's next
+transaction, or after this time."""
 _POSITION_AGAIN_SHARE = 20
-"""A position that stays where it is is written again this often in the time that tombstones are kept."""
+"""How many times an unchanged position is written again in the time for which tombstones are kept."""
 _POLL_S = 0.25
 
 
 class ChangeSession:
-    """An agent's session in one shard. Owned by one thread."""
+    """An agent's session in one shard. One thread owns it."""
 
     def __init__(
         self,
@@ -72,20 +75,21 @@ class ChangeSession:
         self._copy = AgentCopy(agent.name, shard, config, kafka, store, clock=clock, wall_ms=wall_ms)
         self._producer: TransactionalProducer | None = None
         self._old_ms = 0.0
-        """Rows of before may have been compacted when the last poll read them."""
+        """Rows that were appended before this time may have been compacted when the last poll read them."""
         self._late_end = 0
-        """Marks before it, in a part of the topic that may have been compacted, are none."""
+        """The offset behind the newest mark of a part of the topic that may have been compacted. Marks before it are
+        ignored."""
         self._held: dict[bytes, bytes | None] = {}
         self._held_bytes = 0
         self._sent_at = 0.0
         self._told_at = 0.0
         self.told = 0
-        """Number of checkpoints that the agent was told, for metrics."""
+        """The number of checkpoints that the agent was told, for metrics."""
 
-    # ---- taking over -----------------------------------------------------------------------------------------------
+    # ---- opening -----------------------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Fence the last session, and bring the copy to where the agent stands. Raises OperatingError,
+        """Fence the session before this one, and bring the copy to the agent's position. Raises OperatingError,
         CorruptionError."""
         config = self._config
         self._producer = self._kafka.transactional_producer(agent_id(config.journal, self._agent.name, self._shard))
@@ -93,10 +97,11 @@ class ChangeSession:
         self._copy.open()
         self._sent_at = self._told_at = self._clock()
 
-    # ---- telling ---------------------------------------------------------------------------------------------------
+    # ---- calling the agent -------------------------------------------------------------------------------------------
 
     def follow(self, should_stop: Callable[[], bool]) -> None:
-        """Tell the agent until `should_stop`. Raises AgentError, ReopenError, OperatingError, CorruptionError."""
+        """Call the agent with each change until `should_stop`. Raises AgentError, ReopenError, OperatingError,
+        CorruptionError."""
         copy = self._copy
         while True:
             if copy.first:
@@ -154,8 +159,9 @@ class ChangeSession:
             raise self._copy.row_error(record, error.reason) from None
 
     def _require_chained(self, mark: Mark, record: LogRecord) -> None:
-        """A mark that does not name the one before it is not of its history, unless marks in between were compacted
-        away: then those up to the newest are late, and their rows are counted."""
+        """Require that a mark names the one before it. If it does not, either marks between them were compacted away,
+        and the rows up to the newest mark become one change whose rows are counted; or the table has lost rows, and
+        CutOffError is raised."""
         if record.offset < self._late_end or mark.previous == self._copy.name:
             return
         may_be_old = self._copy.since.may_be_old(record.offset, self._copy.place.stood_ms, self._old_ms)
@@ -167,7 +173,7 @@ class ChangeSession:
         self._late_end = self._copy.newest_mark().place + 1
 
     def _require_counted(self, mark: Mark) -> None:
-        """Raises CutOffError if the copy has other rows than the mark says, before it is told of them."""
+        """Raises CutOffError if the copy, with the rows held back, has other numbers of rows than the mark says."""
         try:
             require_counted(Overlaid(self._store, self._held), {self._shard: mark})
         except (CountError, RowError) as error:
@@ -183,7 +189,8 @@ class ChangeSession:
             self._commit([], AgentState(self._store), {}, self._copy.place._replace(stood_ms=now_ms))
 
     def _tell(self, held: Mapping[bytes, bytes | None] | None, place: CopyPlace) -> None:
-        """What the agent is told up to the mark before `place`; None: nothing has changed but the time."""
+        """Call the agent with the rows `held`, up to the mark before `place`. None for `held` means that only time has
+        passed."""
         state = AgentState(self._store)
         if self._copy.first:
             for key, _ in list(self._store.scan(STATE_PREFIX)):
@@ -233,8 +240,8 @@ class ChangeSession:
     # ---- the end ---------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End the session. What was told and not committed is told again. The store stays open: it belongs to its
-        owner."""
+        """End the session. Changes that were told but not committed are told again later. The store stays open, because
+        its owner closes it."""
         self._copy.close()
         if self._producer is not None:
             self._producer.close()

@@ -1,7 +1,8 @@
-"""What an `on_change` agent is told: the rows that a checkpoint changed, as they were and as they are; and its state.
+"""What an `on_change` agent is called with: the rows that a checkpoint changed, as they were and as they are, and the
+agent's own state.
 
-Pure: a `Changes` stands over the agent's copy of the table as of before, and what it writes into its state stays beside
-that until all of it is committed together.
+Pure. A `Changes` reads the agent's copy of the table from before the checkpoint. What the agent writes into its state
+is kept apart from the copy until both are committed together.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from journal.wire.keys import RECORD_KEY_BYTES, RECORD_TAG, record_id_of, record
 from journal.wire.rows import only_update
 
 STATE_PREFIX = b"\xff"
-"""The prefix of an agent's own keys, which lie behind all rows of its copy."""
+"""The prefix of an agent's own keys, which sort behind all rows of its copy."""
 
 
 _MARK_TAG = b"m"
 
 
 class RowChange(NamedTuple):
-    """A row of the table; None where there was none, or is none any more."""
+    """A row of the table before and after the change; None if it did not exist, or does not exist any more."""
 
     key: bytes
     old: bytes | None
@@ -43,7 +44,8 @@ class LiveRecord(NamedTuple):
 
 
 class RecordChange(NamedTuple):
-    """A record of which rows have changed, whole; None where it was not there, or is not any more."""
+    """A record with changed rows, as a whole before and after the change; None if it did not exist, or does not exist
+    any more."""
 
     id: int
     old: LiveRecord | None
@@ -51,12 +53,13 @@ class RecordChange(NamedTuple):
 
 
 class AgentState:
-    """Keys and values of an agent's own, one set for each shard. Written with what the agent gives, or not at all."""
+    """An agent's own keys and values, separate for each shard. They are written together with the agent's outputs, or
+    not at all."""
 
     def __init__(self, base: Base) -> None:
         self._base = base
         self.written: dict[bytes, bytes | None] = {}
-        """Values written since, by key; None for a deleted one."""
+        """Values written since the last commit, by key; None for a deleted value."""
 
     def get(self, key: bytes) -> bytes | None:
         if key in self.written:
@@ -64,25 +67,26 @@ class AgentState:
         return self._base.get(STATE_PREFIX + key)
 
     def put(self, key: bytes, value: bytes) -> None:
-        """Store a value. Raises InvalidOperationError for what is not bytes."""
+        """Store a value. Raises InvalidOperationError if it is not bytes."""
         if not isinstance(key, bytes) or not isinstance(value, bytes):
             raise InvalidOperationError(f"a state's keys and values are bytes: {key!r}, {value!r}")
         self.written[key] = value
 
     def delete(self, key: bytes) -> None:
-        """Delete a value, if it is there."""
+        """Delete a value, if it exists."""
         if key in self.written or self._base.get(STATE_PREFIX + key) is not None:
             self.written[key] = None
 
     def scan(self, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        """Keys that begin with `prefix`, with their values, in order of keys; as they were when this was called."""
+        """Keys that begin with `prefix`, with their values, in the order of the keys, as they are at the call."""
         size = len(STATE_PREFIX)
         there = ((key[size:], value) for key, value in self._base.scan(STATE_PREFIX + prefix))
         return _merged(there, self.written, prefix)
 
 
 class Changes:
-    """What became of one shard, up to a mark: (`shard`, `mark.offset`) is the same however often it is told."""
+    """What changed in one shard, up to a mark. An agent may be told the same changes several times; (`shard`,
+    `mark.offset`) then stays the same."""
 
     def __init__(
         self,
@@ -96,22 +100,22 @@ class Changes:
         first: bool = False,
         old_known: bool = True,
     ) -> None:
-        """`base` has the table's rows as of before, `changed` those that were written since."""
+        """`base` has the table's rows before the change, `changed` the rows written since."""
         self.shard = shard
         self.mark = mark
         self.state = state
         self.now_ms = now_ms
-        """When the agent is told, ms since 1970."""
+        """When the agent is called, in ms since 1970."""
         self.first = first
-        """Whether all rows are told, to an agent that knows nothing, or nothing any more: its state is empty."""
+        """Whether all rows are told, because the agent knows nothing or must forget all. Its state is then empty."""
         self.old_known = old_known
-        """False: the agent was away for longer than the topic keeps what was overwritten, and has lost its copy: what
-        something was before it changed meanwhile may be told as None."""
+        """False if the agent was away for longer than the topic keeps overwritten rows, and has lost its copy. The old
+        form of a row or record may then be None although it existed."""
         self._base = base
         self._changed = changed
 
     def rows(self) -> Iterator[RowChange]:
-        """Every row that has changed, but the mark."""
+        """Every row that has changed, except the mark."""
         if self.first:
             for prefix in (b"r", b"s", b"t", b"x"):
                 yield from (RowChange(key, None, value) for key, value in self._base.scan(prefix))
@@ -122,7 +126,7 @@ class Changes:
                 yield RowChange(key, old, new)
 
     def records(self) -> Iterator[RecordChange]:
-        """Every record of which a row has changed, whole as it was and as it is."""
+        """Every record with a changed row, as a whole before and after the change."""
         if self.first:
             yield from (RecordChange(record.id, None, record) for record in all_records(self._base))
             return
@@ -134,14 +138,14 @@ class Changes:
                 yield RecordChange(record_id, record_in(self._base, record_id), record_in(now, record_id))
 
     def record(self, record_id: int) -> LiveRecord | None:
-        """A record of this shard as it is now, changed or not."""
+        """A record of this shard in its present form, whether it has changed or not."""
         return record_in(Overlaid(self._base, self._changed), record_id)
 
 
 def _merged(
     there: Iterable[tuple[bytes, bytes]], written: Mapping[bytes, bytes | None], prefix: bytes
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Rows whose keys begin with `prefix`, in key order, with what was written since."""
+    """Rows whose keys begin with `prefix`, in key order, with the rows written since."""
     own = sorted(item for item in written.items() if item[0].startswith(prefix))
     hidden = {key for key, _ in own}
     kept = (item for item in there if item[0] not in hidden)
@@ -149,7 +153,7 @@ def _merged(
 
 
 class Overlaid:
-    """A base with what was written since."""
+    """A base together with the rows written since."""
 
     def __init__(self, base: Base, changed: Mapping[bytes, bytes | None]) -> None:
         self._base = base
@@ -163,7 +167,7 @@ class Overlaid:
 
 
 def record_in(base: Base, record_id: int) -> LiveRecord | None:
-    """A record with its updates, which are looked for only if it has spilled."""
+    """A record with its updates. Spilled updates are looked for only if the record has some."""
     key = record_key(record_id)
     row = base.get(key)
     if row is None:
@@ -178,7 +182,7 @@ def record_in(base: Base, record_id: int) -> LiveRecord | None:
 
 
 def all_records(base: Base) -> Iterator[LiveRecord]:
-    """Every record, in order of ids."""
+    """All records, in the order of their ids."""
     row: bytes | None = None
     updates: list[tuple[bytes, bytes]] = []
     for key, value in base.scan(RECORD_TAG):

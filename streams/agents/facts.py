@@ -1,19 +1,20 @@
-"""What agents are told about a WAL frame, in addition to the frame's operations."""
+"""What agents are told about a WAL frame, besides its operations."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 AGENT_RETRY_S = 1.0
-"""How long a shard leaves an agent alone that raised, or gave what Kafka refuses, before it tells it the same again."""
+"""How long a shard waits before it calls an agent again with the same operations, after the agent has raised an error
+or Kafka has refused its output."""
 
 
 AGENTS_END_S = 10.0
-"""How long a worker that stops waits for agents to be done with what they are told."""
+"""How long a worker that stops waits for agents' calls under way."""
 
 
 class FrameFacts(NamedTuple):
-    """The facts of a frame that its operations share. `timestamp` is the broker's, ms since 1970."""
+    """Facts of a frame that hold for all of its operations. `timestamp` is the broker's, in ms since 1970."""
 
     epoch: int
     node: str

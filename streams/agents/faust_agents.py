@@ -1,6 +1,6 @@
-"""The plain Faust agents of a service, and its other services: which of them have met an error, and which one.
+"""Errors of a service's plain Faust agents, and of its other Faust services.
 
-Faust starts an agent anew that raised, and passes over what it raised at, so nothing but the log would tell.
+When an agent raises an error, Faust skips the event and starts the agent again, so only the log would show the error.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from journal.words import shortened
 
 
 class WatchedAgent(faust.Agent):
-    """An agent that keeps its error until it has dealt with another event since."""
+    """A Faust agent that keeps its last error until it has processed another event."""
 
     trouble = ""
-    """The error that it raised, or that it takes no more events; empty: there is none."""
+    """The error that the agent raised, or the fact that it takes no more events; empty if there is none."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._taking: WeakSet[asyncio.Task[Any]] = WeakSet()
-        """What has taken an event since the trouble. With some concurrency they are several, which take turns."""
+        """Those of the agent's concurrent instances that have taken an event since the error. They take turns."""
 
     def stream(self, *arguments: Any, **options: Any) -> StreamT[Any]:
         stream = super().stream(*arguments, **options)
@@ -36,8 +36,8 @@ class WatchedAgent(faust.Agent):
         return stream
 
     def _taken(self, value: Any) -> Any:
-        """Give the next event. Whoever asks for one is done with the one before it; one that raised does not ask
-        again."""
+        """Give the next event. An instance that asks for the next event has processed the last one; an instance that
+        raised an error does not ask again."""
         task = asyncio.current_task()
         assert task is not None, "streams are iterated in tasks"
         if task in self._taking:
@@ -51,15 +51,15 @@ class WatchedAgent(faust.Agent):
         reason = aref.crash_reason
         if reason is None and not self.should_stop:
             self.trouble = "it has returned, and takes nothing more"
-        elif reason is not None and not isinstance(reason, asyncio.CancelledError):  # as in a rebalance
+        elif reason is not None and not isinstance(reason, asyncio.CancelledError):  # a rebalance cancels it too
             self.trouble = shortened(repr(reason))
 
 
 def troubles_of(app: faust.App) -> Mapping[str, str]:
-    """By name, the errors of Faust agents, and why services of the app have ended that nobody started anew."""
+    """Errors of Faust agents, and of the app's services that have ended and were not started again, by name."""
     found = {name: agent.trouble for name, agent in app.agents.items() if agent.trouble}
     for node in app.beacon.traverse():
-        service = getattr(node, "data", None)  # the tree has also what is no service
+        service = getattr(node, "data", None)  # the tree also contains objects that are no services
         if isinstance(service, Service) and not isinstance(service, Actor) and service.crashed:
             found[service.label] = shortened(repr(service.crash_reason))
     return found

@@ -1,1 +1,1 @@
-"""The Faust app that users make, its views and web pages."""
+"""The Faust app that users make, with its view of the tables and its web pages."""

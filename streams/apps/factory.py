@@ -7,7 +7,8 @@
 
     run_app(app)
 
-All workers of the journal have to be those of one app: what a plain worker applies, no `on_operation` agent is told.
+All workers of the journal must belong to one app, because no `on_operation` agent is told the operations that a plain
+worker applies.
 """
 
 from __future__ import annotations
@@ -62,13 +63,13 @@ class JournalApp(faust.App):
         add_routes(self.page, host.view, host)
 
     def page(self, path: str, *, base: type[View] = PageView, **options: Any) -> Callable[[Any], type[View]]:
-        """Faust's decorator for pages. Where the view cannot answer, a page is a 404 for a missing queue, else a
+        """Faust's decorator for pages. If the view cannot answer, the page is a 404 for a missing queue, and else a
         503."""
         return super().page(path, base=base, **options)
 
     @property
     def view(self) -> GlobalView:
-        """The view of the whole journal's tables. Raises ConfigError for an app that was made without one."""
+        """The view of the whole journal's tables. Raises ConfigError if the app was made without one."""
         if self.host.view is None:
             raise ConfigError("this app has no view: make it with view=QueueLoader, of loaders.queues")
         return self.host.view
@@ -76,10 +77,11 @@ class JournalApp(faust.App):
     def on_operation(
         self, *, to: str | None = None, name: str | None = None, timeout_s: float = AGENT_TIMEOUT_S
     ) -> Callable[[F], F]:
-        """An agent that is told every operation that took effect, a `Told`, in WAL order within its shard.
+        """An agent that is called with every operation that took effect, a `Told`, in WAL order within its shard.
 
-        Told before the checkpoint that holds it is committed: what it gives, for the topic `to`, is in the transaction
-        of that checkpoint, so it is there exactly once. What else it does may be done again. Raises ConfigError.
+        It is called before the checkpoint that holds the operation is committed. Its outputs go to the topic `to` in
+        the transaction of that checkpoint, so each of them is there exactly once. Its other effects may be repeated.
+        Raises ConfigError.
         """
         return self._declare(self.host.operation_agents, to, name, 0.0, timeout_s)
 
@@ -91,11 +93,11 @@ class JournalApp(faust.App):
         every_s: float = 0.0,
         timeout_s: float = AGENT_TIMEOUT_S,
     ) -> Callable[[F], F]:
-        """An agent that is told what each checkpoint changed, a `Changes`, and every `every_s` seconds, if given, also
-        that nothing did.
+        """An agent that is called with the changes of each checkpoint, a `Changes`, and every `every_s` seconds, if
+        given, even if nothing has changed.
 
-        What it gives, for the topic `to`, and its state are committed with its position in one transaction. Its name is
-        that of its memory, `<journal>.agent.<name>`: another name is another agent. Raises ConfigError.
+        Its outputs, which go to the topic `to`, its state and its position are committed in one transaction. Its memory
+        is the topic `<journal>.agent.<name>`, so an agent with another name begins anew. Raises ConfigError.
         """
         return self._declare(self.host.change_agents, to, name, every_s, timeout_s)
 
@@ -119,7 +121,8 @@ class JournalApp(faust.App):
         await self.crash(error)
 
     async def on_first_start(self) -> None:
-        """Faust would make a data directory in the current one; this app's tables, if it has any, are in memory."""
+        """Do not make a data directory, as Faust would in the current directory. Tables of this app, if it has any, are
+        in memory."""
 
 
 def make_app(
@@ -135,10 +138,10 @@ def make_app(
 ) -> JournalApp:
     """A Faust app with a journal's worker as its service.
 
-    `view` is `loaders.queues.QueueLoader`, or makes one: then the app has `app.view`, and pages for it. Without a
-    `worker` it only looks, and has no agents of the journal's. `standby` keeps warm copies of other workers' shards.
-    `name` goes into the app's consumer group and its directory. Without a `web_port`, WEB_PORT of the environment is
-    Faust's, or 6066. `options` are Faust's. Raises ConfigError.
+    `view` is `loaders.queues.QueueLoader`, or a function that makes one. With it the app has `app.view`, and web pages
+    for it. Without a `worker` the app only reads, and has no agents of the journal. `standby` keeps warm copies of
+    other workers' shards. `name` goes into the app's consumer group and its directory. Without a `web_port`, Faust's
+    default is used: WEB_PORT of the environment, or 6066. `options` go to Faust. Raises ConfigError.
     """
     host = JournalHost(settings, name=name, worker=worker, standby=standby, view=view)
     faust_options: dict[str, Any] = {
@@ -174,15 +177,15 @@ def _credentials(settings: Settings) -> CredentialsT | None:
 
 
 def run_app(app: JournalApp) -> None:
-    """Run an app in this process until SIGTERM or SIGINT; raises the error that ended it before. One of them that
-    comes more than a second after the first ends the process at once: whatever it was doing is safe."""
+    """Run an app in this process until SIGTERM or SIGINT; raises the error that ended it before. A second signal that
+    comes more than a second after the first ends the process at once. That is safe at any moment."""
     gc.freeze()
     collect_seldom()
     run_until_signalled(lambda stop: serve_app(app, stop))
 
 
 async def serve_app(app: JournalApp, stop: asyncio.Event, started: Callable[[], Any] = lambda: None) -> None:
-    """Run an app until `stop` is set; raises the error that ended it before. `started` is called when it runs."""
+    """Run an app until `stop` is set; raises the error that ended it before. `started` is called when the app runs."""
     stopping = asyncio.create_task(stop.wait())
     starting = asyncio.create_task(app.start())
     starting.add_done_callback(lambda done: None if done.cancelled() or done.exception() else started())
@@ -203,11 +206,12 @@ async def serve_app(app: JournalApp, stop: asyncio.Event, started: Callable[[], 
         raise error
 
 
-# ---- Faust's places for what is different here -----------------------------------------------------------------------
+# ---- parts of Faust that are replaced -------------------------------------------------------------------------------
 
 
 class _Boot(BootStrategy):
-    """The journal's part starts last and stops first; without agents of Faust's own, Faust's consumer stays out."""
+    """Faust's order of services, in which the journal's part starts last and stops first. If the app has no Faust
+    agents, Faust's consumer is left out."""
 
     def server(self) -> Iterable[ServiceT]:
         assert isinstance(self.app, JournalApp)
@@ -218,7 +222,8 @@ class _Boot(BootStrategy):
 
 
 class _ConsumerThread(driver.AIOKafkaConsumerThread):
-    """Faust's consumer thread, reading committed: an app's agents see nothing of aborted transactions."""
+    """Faust's consumer thread, which reads committed records only, so that an app's agents see nothing of aborted
+    transactions."""
 
     def _create_worker_consumer(self, transport: driver.Transport) -> Any:
         consumer = super()._create_worker_consumer(transport)

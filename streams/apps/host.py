@@ -1,7 +1,7 @@
-"""The journal's part of a service's app: its worker, its agents, its view, as one service that Faust starts and stops.
+"""The journal's part of a service's app: its worker, agents and view, as one service that Faust starts and stops.
 
-What blocks is done in threads. The first error of the worker crashes the app; an agent's error holds up its shard and
-nothing else.
+Calls that block are made in threads. The first error of the worker crashes the app; an agent's error only holds up its
+shard.
 """
 
 from __future__ import annotations
@@ -48,11 +48,12 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 STANDSTILL_S = 30.0
-"""A worker with shards turns every second, but for a rebalance, and while Kafka or a disk does not answer."""
+"""How long a worker with shards may make no turn until it counts as stuck. It normally turns every second, but not
+during a rebalance, or while Kafka or a disk does not answer."""
 
 
 class JournalHost(Service):
-    """The journal's service in the app. What it tells of itself (`Watched`) may be asked for at any time."""
+    """The journal's service in the app. Its state (`Watched`) may be asked for at any time."""
 
     mundane_level = "debug"
 
@@ -123,11 +124,12 @@ class JournalHost(Service):
             await self._close_opened(self._opening)
 
     async def _close_opened(self, opening: asyncio.Task[WorkerShell | None]) -> None:
-        """Wait for the thread that opens the parts. It cannot be cancelled: what it still opens is closed behind it."""
+        """Wait for the thread that opens the parts. It cannot be cancelled, so the parts that it still opens are closed
+        after it has ended."""
         await asyncio.wait([opening])
         await asyncio.to_thread(self._close)
 
-    # ---- what blocks -----------------------------------------------------------------------------------------------
+    # ---- calls that block -------------------------------------------------------------------------------------------
 
     def _open(self, calls: AgentCalls) -> WorkerShell | None:
         settings, kafka = self.settings, self._kafka
@@ -155,7 +157,8 @@ class JournalHost(Service):
         return patiently(start, given_up=lambda: self.should_stop)
 
     def _check_outputs(self, timeout_s: float) -> None:
-        """Check the agents' topics. Raises TopicError for a missing one: a checkpoint must not be what finds out."""
+        """Check the agents' topics. Raises TopicError for a missing one, so that it is not noticed only by a failing
+        checkpoint."""
         agents = {agent.to: agent.name for agent in (*self.operation_agents, *self.change_agents) if agent.to}
         cluster = self._kafka.cluster()
         try:
@@ -202,8 +205,8 @@ class JournalHost(Service):
         return ChangeAgents(self.change_agents, store, session, fenced_pause_s=settings.session_timeout_ms / 1000)
 
     def _close(self) -> None:
-        """What an agent that does not return has of the copies is in use until the process ends, and so is their
-        slot."""
+        """Close all parts. An agent that does not return keeps its copy open, so the slot of the copies stays held
+        until the process ends."""
         if self._served is not None:
             self._served.abandon()
         done = self._shell is None or not self._shell.left
@@ -215,7 +218,7 @@ class JournalHost(Service):
             self._slot.release()
             self._slot = None
 
-    # ---- as `Watched` ----------------------------------------------------------------------------------------------
+    # ---- the methods of `Watched` -----------------------------------------------------------------------------------
 
     def shard_states(self) -> Mapping[int, str]:
         return {} if self._shell is None else self._shell.states
@@ -266,14 +269,14 @@ class JournalHost(Service):
 
 
 class AgentShell(WorkerShell):
-    """The worker's shell, and change agents of the same shards beside it."""
+    """The worker's shell, together with the change agents of the same shards."""
 
     def __init__(self, worker: Worker, changes: ChangeAgents | None) -> None:
         self._worker = worker
         self._changes = changes
         self.states: Mapping[int, str] = {}
-        """By shard, what its worker did at the last tick; `stopped`, `waiting` and `standby_ended` are of that tick
-        too."""
+        """What the worker of each shard did at the last tick, by shard; `stopped`, `waiting` and `standby_ended` are of
+        that tick too."""
         self.stopped: Mapping[int, str] = {}
         self.waiting: Mapping[int, str] = {}
         self.standby_ended: Mapping[int, str] = {}
@@ -290,7 +293,7 @@ class AgentShell(WorkerShell):
         return offsets
 
     def revoked(self, shards: Collection[int]) -> None:
-        """Agents go on until it is known whose the shards are: whoever has them next fences them."""
+        """Let agents go on until the rebalance says whose the shards are. A new owner fences their sessions."""
         self._worker.revoked(shards)
 
     def frames(self, shard: int, records: Sequence[Prepared]) -> None:

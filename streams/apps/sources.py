@@ -1,4 +1,4 @@
-"""Reports of a journal's nodes and sources, for a service's metrics: nodes write them to the control rows."""
+"""Reports of a journal's nodes and sources, for a service's metrics. Nodes write these reports to the control rows."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Sample = tuple[Mapping[str, object], float]
 """A sample of a metric: labels and a value."""
 
 KEPT_S = 2.0
-"""How long a report is kept before it is read again: as long as a node waits between two reports."""
+"""How long a report is kept before it is read again. It is the time that a node waits between two reports."""
 
 _READ_S = 5.0
 """How long a request for metrics waits for the control rows."""
 
 
 class NodeReports:
-    """Reads the reports, and keeps them for a moment. Thread-safe."""
+    """Reads the reports, and keeps each for a short time. Thread-safe."""
 
     def __init__(self, kafka: Kafka, settings: Settings, clock: Clock = time.monotonic) -> None:
         self._kafka = kafka
@@ -40,12 +40,12 @@ class NodeReports:
         self._read_at = float("-inf")
 
     def sources(self) -> SourcesReport | None:
-        """What was reported last; None: the configuration has no sources, no node has reported any, or it cannot be
-        read now."""
+        """The last report about the sources. None if the configuration has no sources, no node has reported any, or the
+        report cannot be read now."""
         return self._newest().sources if self._has_sources else None
 
     def nodes(self) -> list[NodeStatus]:
-        """The last report of each node; none if it cannot be read now."""
+        """The last report of each node; empty if the reports cannot be read now."""
         return [row.status for _, row in sorted(self._newest().nodes.items())]
 
     def _newest(self) -> ControlRows:
@@ -99,7 +99,8 @@ def node_metrics(nodes: Sequence[NodeStatus]) -> Iterator[tuple[str, str, str, l
 
 
 def source_metrics(report: SourcesReport, now_ms: float) -> Iterator[tuple[str, str, str, list[Sample]]]:
-    """Name, kind, what it is, and samples; of the whole journal, so that every service tells the same.
+    """Metrics of sources: name, type, description and samples. They are of the whole journal, so every service shows
+    the same.
 
     Counts are since the node became active.
     """

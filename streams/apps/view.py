@@ -1,8 +1,8 @@
-"""GlobalView: the whole journal's tables as a service may look at them: queues, messages, transactions, records.
+"""GlobalView: read access of a service to the whole journal's tables: queues, messages, transactions, records.
 
-A read-only copy that follows the table topic, in a thread of its own; it takes no part in anything. What it says of one
-shard is the state of that shard's newest mark that it has read; marks of different shards are of different moments.
-Every question is answered between two checkpoints, by the thread that follows.
+The view is a read-only copy that follows the table topic in a thread of its own. For each shard it shows the state of
+the newest mark that it has read; marks of different shards are of different moments. The thread that follows answers
+all questions, between two checkpoints.
 """
 
 from __future__ import annotations
@@ -40,14 +40,15 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 ANSWER_S = 10.0
-"""How long a question may take: one that comes while the copy is built, or Kafka is away, is not answered."""
+"""How long a question may take. A question that comes while the copy is built, or while Kafka does not answer, fails
+after this time."""
 
 MESSAGES_MAX = 1000
-"""Most messages of a queue in one answer."""
+"""The most messages of a queue in one answer."""
 
 
 class StateLoader(FollowingLoader, Protocol):
-    """A loader whose state can be looked at while it is kept warm; `loaders.queues.QueueLoader` is one."""
+    """A loader whose state can be read while it is kept warm; `loaders.queues.QueueLoader` is one."""
 
     @property
     def loaded(self) -> LoadedStore: ...
@@ -55,7 +56,8 @@ class StateLoader(FollowingLoader, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class QueueView:
-    """A queue as the tables have it. What transactions in doubt add is not counted, and what they acknowledge is."""
+    """A queue in the tables. Messages that transactions in doubt add are not counted; messages that they acknowledge
+    still are."""
 
     id: int
     config: QueueConfig
@@ -64,12 +66,12 @@ class QueueView:
     held: int
     bytes: int
     oldest_ms: int
-    """When the oldest of the messages that are next by priority was sent, ms since 1970; 0: none is ready."""
+    """When the oldest message of the highest priority was sent, in ms since 1970; 0 if no message is ready."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessageView:
-    """A message in a queue, and that queue's reference to it."""
+    """A message in a queue, and the queue's reference to it."""
 
     reference: ReferenceInfo
     entry: MessageEntry
@@ -81,11 +83,11 @@ class TransactionView:
 
     tx: int
     data: bytes
-    """What it was prepared with: an xid, most likely."""
+    """The data with which it was prepared, usually an xid."""
     shards: int
     shards_seen: int
     operations: int
-    """Number of its operations in the shards seen."""
+    """The number of its operations in the shards that show it."""
 
 
 class GlobalView:
@@ -105,9 +107,10 @@ class GlobalView:
         kafka: Kafka | None = None,
         fit_lag_ms: int = FIT_LAG_MS,
     ) -> None:
-        """`loader` makes what holds the queues: `loaders.queues.QueueLoader`, with the bounds on memory that it takes.
+        """`loader` makes the object that holds the queues: `loaders.queues.QueueLoader`, with the bounds on memory that
+        it takes.
 
-        The copy is kept in `directory`; processes on one machine need different ones.
+        The copy is kept in `directory`; processes on one machine need different directories.
         """
         self._settings = settings
         self._loader = loader
@@ -153,7 +156,7 @@ class GlobalView:
         self.close()
 
     def wait(self, timeout_s: float) -> None:
-        """Wait until the view has everything that was in the table a moment ago. Raises DeadlineError."""
+        """Wait until the view has read all rows that were in the table at the call. Raises DeadlineError."""
         until = time.monotonic() + timeout_s
         while not (fitness := self.fitness()).fit:
             if time.monotonic() > until:
@@ -161,21 +164,22 @@ class GlobalView:
             time.sleep(0.02)
 
     def fitness(self) -> Fitness:
-        """Whether the view follows the tables, and how far it is behind. Never waits."""
+        """Whether the view follows the tables, and how far it is behind. It never waits."""
         follower = self._follower
         return Fitness(False, "the view is not started", 0, 0) if follower is None else follower.fitness
 
     def marks(self) -> Mapping[int, Mark]:
-        """The marks at which the view stood when it was last brought on. Never waits."""
+        """The marks at which the view stood after its last step. It never waits."""
         return self._marks
 
     # ---- the follower's thread -------------------------------------------------------------------------------------
 
     def seen(self, marks: Mapping[int, Mark]) -> None:
-        """The copy stands at these marks: bring the state there, and answer questions. Called between two polls."""
+        """Bring the state to these marks, at which the copy stands, and answer questions. The follower calls this
+        between two polls."""
         self._marks = dict(marks)
         if self._following is not None and not self._following.warm:
-            self._sorted = None  # or the state of before would stay in memory beside the next one
+            self._sorted = None  # otherwise the old state would stay in memory beside the new one
         while True:
             try:
                 question = self._questions.get_nowait()
@@ -184,11 +188,11 @@ class GlobalView:
             question()
 
     def failed(self, error: Exception) -> None:
-        """Do nothing: the follower has logged the error, and goes on."""
+        """Do nothing, because the follower has logged the error and goes on."""
 
     def _ask(self, answer: Callable[[QueueState, LocalTables], T]) -> T:
-        """Have the view's thread answer. Raises DeadlineError if that is not ready in time, and what `answer`
-        raises."""
+        """Ask the view's thread to answer. Raises DeadlineError if the answer does not come in time, and any error of
+        `answer`."""
         asked: Future[T] = Future()
 
         def question() -> None:
@@ -245,7 +249,8 @@ class GlobalView:
         return self._ask(lambda _, tables: record_in(tables.store, record_id))
 
     def records(self) -> Iterator[LiveRecord]:
-        """All records of one moment, in order of ids; the moment lasts until the last one has been taken."""
+        """All records at one moment, in the order of their ids. The view stands still until the last one has been
+        taken."""
         snapshot = self._ask(lambda _, tables: tables.store.snapshot())
         try:
             yield from all_records(snapshot)
@@ -253,7 +258,7 @@ class GlobalView:
             snapshot.close()
 
     def age_s(self, timestamp_ms: int) -> float:
-        """How long ago a time was; 0 for no time."""
+        """Seconds since a time; 0 if there is no time."""
         return max(0.0, (wall_ms() - timestamp_ms) / 1000) if timestamp_ms else 0.0
 
 
@@ -268,7 +273,8 @@ def _messages(state: QueueState, name: str, limit: int) -> Iterator[MessageView]
 
 
 def _transactions(tables: LocalTables) -> list[TransactionView]:
-    """From the headers alone: shards stand at different groups, so that some parts may be gone or still to come."""
+    """Prepared transactions from their headers alone. Shards stand at different groups, so some parts may be
+    missing."""
     parts: dict[int, list[Transaction]] = {}
     for _, value in tables.store.scan(b"t"):
         part = Transaction.FromString(value)

@@ -6,7 +6,7 @@
     /health              200 while everything runs, else 503; both say what does not
     /metrics             for Prometheus
 
-With a view only: the first three. A view that cannot answer is a 503, and says why.
+The first three routes need a view. If the view cannot answer, they give a 503 with the reason.
 """
 
 from __future__ import annotations
@@ -31,55 +31,56 @@ T = TypeVar("T")
 METRICS_TYPE = "text/plain; version=0.0.4"
 
 LIMIT_DIGITS_MAX = 9
-"""Digits of the largest number of messages that a request may ask for."""
+"""The most digits in the number of messages that a request may ask for."""
 
 Answer = tuple[int, Any]
-"""The HTTP status, and what is sent as JSON."""
+"""The HTTP status, and the body as JSON values."""
 
 Page = Callable[[str], Callable[[Callable[..., Awaitable[Response]]], object]]
-"""`app.page`."""
+"""The type of `app.page`."""
 
 
 class Watched(Protocol):
-    """What health and metrics tell of a running service."""
+    """The state of a running service, for health and metrics."""
 
     def shard_states(self) -> Mapping[int, str]:
-        """By shard of this service, what its worker does."""
+        """What the worker does in each shard of this service, by shard."""
 
     def stopped_shards(self) -> Mapping[int, str]:
-        """By shard that has stopped, the error that stopped it."""
+        """The error by shard, for each shard that an error has stopped."""
 
     def waiting_shards(self) -> Mapping[int, str]:
-        """By shard that cannot be recovered now, the reason."""
+        """The reason by shard, for each shard that cannot be recovered now."""
 
     def standby_ended(self) -> Mapping[int, str]:
-        """By shard of another worker whose standby copy follows no more, the reason."""
+        """The reason by shard, for each shard of another worker whose standby copy has ended."""
 
     def standstill(self) -> str:
-        """Why the worker does nothing at all: it starts, or is stuck. Empty while it runs, and without a worker."""
+        """The reason for which the worker does nothing: it is starting, or it is stuck. Empty if it runs, or if there
+        is none."""
 
     def agent_troubles(self) -> list[tuple[str, int, str]]:
         """Agents that cannot go on: agent, shard, and the reason."""
 
     def faust_troubles(self) -> Mapping[str, str]:
-        """By name, the errors of Faust's own agents, and why other services have ended."""
+        """Errors of Faust's own agents and of services that have ended, by name."""
 
     def tellings(self) -> Mapping[str, int]:
-        """By agent, how much it was told: operations, or checkpoints."""
+        """How much each agent was told, by agent: operations, or checkpoints."""
 
     def routes(self) -> Mapping[int, RoutesReport]:
-        """By shard that is this service's, what the routes did in it; none without routes."""
+        """What the routes did in each shard of this service, by shard; empty without routes."""
 
     def sources(self) -> SourcesReport | None:
-        """The last report of the active node about its sources; None: without sources, or not known now. May wait
-        for Kafka."""
+        """The last report of the active node about its sources. None if there are no sources, or if it is not known
+        now. It may wait for Kafka."""
 
     def nodes(self) -> Sequence[NodeStatus]:
-        """The last report of each node; none: not known now. May wait for Kafka."""
+        """The last report of each node; empty if none is known now. It may wait for Kafka."""
 
 
 class PageView(View):
-    """A page that asks the view. Where the view cannot answer, the page says why."""
+    """A page that asks the view. If the view cannot answer, the page gives the reason."""
 
     async def dispatch(self, request: Any) -> Any:
         try:
@@ -91,7 +92,7 @@ class PageView(View):
 
 
 def add_routes(page: Page, view: GlobalView | None, watched: Watched) -> None:
-    """Add the routes to an app."""
+    """Add the web routes to an app."""
 
     @page("/health")
     async def health(web: View, request: Request) -> Response:
@@ -124,7 +125,8 @@ def add_routes(page: Page, view: GlobalView | None, watched: Watched) -> None:
 
 
 async def _in_thread(ask: Callable[[], T]) -> T:
-    """Ask the view in another thread: a question waits for the view's own thread, and would block the event loop."""
+    """Ask the view in another thread, because the question waits for the view's own thread, and would block the event
+    loop."""
     return await asyncio.get_running_loop().run_in_executor(None, ask)
 
 
@@ -179,8 +181,8 @@ def transaction_json(found: TransactionView) -> dict[str, Any]:
 
 
 def health_of(view: GlobalView | None, watched: Watched) -> Answer:
-    """200 if the worker runs, no shard is stopped or waits, no agent has something in its way, none of Faust's has
-    raised, no service and no standby copy has ended, and the view follows; else 503."""
+    """The result of `/health`. It is 200 if the worker runs, no shard is stopped or waiting, no agent is held up, no
+    Faust agent has failed, no service and no standby copy has ended, and the view follows; else 503."""
     standstill, stopped, waiting = watched.standstill(), watched.stopped_shards(), watched.waiting_shards()
     troubles, of_faust, standby = watched.agent_troubles(), watched.faust_troubles(), watched.standby_ended()
     body: dict[str, Any] = {
@@ -216,7 +218,8 @@ _SHARD_METRICS: tuple[tuple[str, str, str, Callable[[Mark], float]], ...] = (
 
 
 def metric_lines(view: GlobalView | None, watched: Watched) -> Iterable[str]:
-    """Prometheus' text format. A view that cannot answer leaves its queues out, and says so in `view_up`."""
+    """The metrics in Prometheus' text format. If the view cannot answer, its queues are left out, and `view_up` shows
+    it."""
     states, stopped = watched.shard_states(), watched.stopped_shards()
     yield from _metric(
         "worker_shard_running",
@@ -286,7 +289,7 @@ def _route_metrics(routes: Mapping[int, RoutesReport]) -> Iterable[str]:
 
 
 def _failing(watched: Watched) -> dict[str, int]:
-    """Number of shards by agent."""
+    """The number of failing shards by agent."""
     counts = dict.fromkeys(watched.tellings(), 0)
     for agent, _ in {(agent, shard) for agent, shard, _ in watched.agent_troubles()}:
         counts[agent] = counts.get(agent, 0) + 1
@@ -294,7 +297,8 @@ def _failing(watched: Watched) -> dict[str, int]:
 
 
 def _view_metrics(view: GlobalView) -> Iterable[str]:
-    """Metrics of the view. A shard whose copy is being built is left out: its counts would fall to 0 and jump back."""
+    """Metrics of the view. A shard is left out while its copy is built, because its counts would fall to 0 and jump
+    back."""
     fitness, marks = view.fitness(), {shard: mark for shard, mark in view.marks().items() if mark.offset >= 0}
     yield from _metric("view_up", "gauge", "1 while the view follows the tables.", [({}, float(fitness.fit))])
     yield from _metric("view_lag_seconds", "gauge", "How far the view is behind.", [({}, fitness.lag_ms / 1000)])

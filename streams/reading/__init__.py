@@ -1,1 +1,1 @@
-"""The reader process: it fetches a worker's WAL records ahead."""
+"""The reader, in a process of its own: it fetches a worker's WAL records ahead."""

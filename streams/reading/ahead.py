@@ -1,4 +1,4 @@
-"""Reading ahead: the next batches come, and are made ready, while the shell has the last ones."""
+"""Reading ahead: the next batches are read and prepared while the shell applies the last ones."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Batches = Mapping[int, Sequence[Prepared]]
 
 class Read(Protocol):
     async def __call__(self, shards: Collection[int], wait_ms: int) -> Batches:
-        """A batch of each shard that has one, or after `wait_ms` none."""
+        """Read one batch of each shard that has one; after `wait_ms` without any, the result is empty."""
 
 
 class ReadAhead:
-    """One read at a time, in a task of its own. Used in one event loop."""
+    """Reads ahead, one read at a time, in a task of its own. One event loop uses it."""
 
     def __init__(self, read: Read) -> None:
         self._read = read
@@ -27,15 +27,16 @@ class ReadAhead:
         self._unwanted: set[int] = set()
 
     def begin(self, turn: int, shards: Collection[int], wait_ms: int) -> None:
-        """Read on, unless a read is under way. A turn ends when others may have the shards."""
+        """Begin a read, unless one is under way. `turn` numbers the time between two rebalances, in which the shards
+        stay the same."""
         if self._reading is None:
             self._turn = turn
             self._unwanted.clear()
             self._reading = asyncio.ensure_future(self._read(shards, wait_ms))
 
     async def take(self, turn: int, timeout_s: float) -> Batches:
-        """The batches of the read that was begun, if it is of this turn; none if it takes longer. Raises what the read
-        raised, but for what was wrong with a shard that was left out."""
+        """The batches of the read that was begun, if it is of this turn; empty if it takes longer. Raises the error of
+        the read, unless the error concerns a shard that was left out."""
         reading = self._reading
         if reading is None:
             return {}
@@ -49,7 +50,8 @@ class ReadAhead:
         return {shard: records for shard, records in reading.result().items() if shard not in self._unwanted}
 
     async def leave_out(self, shards: Collection[int]) -> None:
-        """Wait for what is under way, and drop what was read of these shards: they are read from elsewhere now."""
+        """Wait for a read under way, and drop its batches of these shards, because they are read from another offset
+        now."""
         if self._reading is not None:
             self._unwanted.update(shards)
             await asyncio.wait([self._reading])
@@ -63,6 +65,6 @@ class ReadAhead:
 
 
 def _ended(reading: asyncio.Task[Batches]) -> None:
-    """Take the error of a read that nobody waits for any more, so that it is not logged."""
+    """Take the error of a read whose result nobody needs, so that asyncio does not log it."""
     if not reading.cancelled():
         reading.exception()

@@ -1,9 +1,9 @@
-"""The worker as a Faust app: which shards are whose, what the WAL delivers, when to stop.
+"""The worker as a Faust app: which shards it has, which records the WAL delivers, and when it stops.
 
-It drives the worker's shell and decides nothing. Every call of the shell is made in one thread, in order, so the shell
-may block and the group's heartbeats go on. The first error of the shell, or of reading (but of what one shard holds,
-which the shell is told), ends the worker: no call follows it, the group is left at once, and whoever runs the worker
-gets the error.
+The app drives the worker's shell and decides nothing. It calls the shell in one thread, in order, so the shell may
+block while the group's heartbeats go on. The first error of the shell or of reading ends the worker: no call follows
+it, the worker leaves the group at once, and the caller that runs the worker gets the error. If only one shard cannot be
+read, the shell is told and decides.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ T = TypeVar("T")
 Prepare = Callable[[int, Sequence[Record]], Sequence[Prepared]]
 
 IDLE_WAIT_S = 0.2
-"""How soon a worker without shards notices that it got some."""
+"""How long a worker without shards waits before it checks whether it got some."""
 
 _SHARDS_COME = "they come when a worker that has some ends, or once its session has timed out"
 
 
 class ShellStopped(Exception):
-    """Raised by a call whose shell raised, and by every later call; also by a call after the last one."""
+    """Raised by a call of the shell that failed, by every later call, and by calls after the last one."""
 
 
 class ShellThread:
-    """The one thread in which the shell is called."""
+    """The only thread in which the shell is called."""
 
     def __init__(self, on_error: Callable[[Exception], None]) -> None:
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="worker-shell")
@@ -52,8 +52,7 @@ class ShellThread:
         self._stopped = False
 
     async def call(self, function: Callable[..., T], *arguments: Any, last: bool = False) -> T:
-        """Call the shell. Calls run in the order in which they were asked for, even if a caller is cancelled
-        meanwhile."""
+        """Call the shell. Calls run in the order in which they were made, even if a caller is cancelled meanwhile."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._executor, self._call, loop, function, arguments, last)
 
@@ -75,25 +74,27 @@ class ShellThread:
 
 
 class StreamWorker:
-    """One worker in the running event loop: `start`, `ended`, `stop`."""
+    """A worker in the running event loop, with `start`, `ended` and `stop`."""
 
     def __init__(self, shell: WorkerShell, settings: GroupSettings, prepare: Prepare | None = None) -> None:
-        """`prepare` makes a shard's records ready for the shell, in another thread than the shell's."""
+        """`prepare` prepares a shard's records for the shell, in another thread than the shell's."""
         self._shell = shell
         self._settings = settings
         self._prepare = prepare
         self._thread = ShellThread(self.failed)
         self._failed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._turn = 0
-        """Number of revocations so far: what was fetched or recovered for an older turn is not ours any more."""
+        """The number of revocations so far. Records that were fetched, or shards recovered, in an older turn are
+        dropped."""
         self._assigned: frozenset[int] | None = None
-        """None between a revocation and what follows it."""
+        """The shards of the last assignment; None from a revocation until the next assignment."""
         self._given: frozenset[int] = frozenset()
         """Shards handed to the shell by `assigned` and not yet taken back."""
         self._is_moving = False
-        """Whether the shell was told that shards were revoked, and not yet which it has now."""
+        """Whether the shell was told of a revocation, but not yet of the shards that follow."""
         self._begin: Mapping[int, int] = {}
-        """By shard, the WAL offset to seek to. The feed seeks between its fetches: a fetch under way would move on."""
+        """The WAL offset to seek to, by shard. The feed seeks between its fetches, because a fetch under way would
+        change the position again."""
         self._reading: frozenset[int] = frozenset()
         self._applied: Mapping[int, int] = {}
         self.app = WalApp(settings, self)
@@ -108,7 +109,8 @@ class StreamWorker:
     # ---- lifecycle ---------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Start, until the group is joined and the shell has its first shards, or the worker has failed."""
+        """Start the worker. Returns when it has joined the group and the shell has its first shards, or when the worker
+        has failed."""
         self._starting = asyncio.create_task(self.app.start())
         await asyncio.wait([self._starting, self._failed], return_when=asyncio.FIRST_COMPLETED)
         error = self._starting.exception() if self._starting.done() else None
@@ -116,7 +118,7 @@ class StreamWorker:
             self.failed(error)
 
     async def ended(self) -> BaseException | None:
-        """Wait until the worker is stopped (None), or has failed: the error of the shell, of reading, or of Faust
+        """Wait for the end of the worker: None if it was stopped, else the error of the shell, of reading, or of Faust
         itself."""
         down = asyncio.ensure_future(self.app.wait_until_stopped())
         await asyncio.wait([self._failed, down], return_when=asyncio.FIRST_COMPLETED)
@@ -138,7 +140,7 @@ class StreamWorker:
     # ---- rebalances, in the order in which Faust tells them -------------------------------------------------
 
     async def _on_revoked(self, _app: Any, /, *places: Any, **_: Any) -> None:
-        """Awaited before the group is joined again; heartbeats go on, up to the rebalance time-out."""
+        """Called before the worker joins the group again. Heartbeats go on meanwhile, up to the rebalance time-out."""
         self._turn += 1
         self._assigned, self._reading = None, frozenset()
         self._begin = {}
@@ -153,11 +155,13 @@ class StreamWorker:
             await wal_consumer(self.app).force_commit()
 
     async def _on_assigned(self, _app: Any, /, *places: Any, **_: Any) -> None:
-        """No heartbeats are sent until this returns, so the shell waits for `_on_rebalance_complete`."""
+        """Note the shards only: no heartbeats are sent until this returns, so the shell is told in
+        `_on_rebalance_complete`."""
         self._assigned = frozenset(place.partition for place in places[0] if place.topic == self._settings.topic)
 
     async def _on_rebalance_complete(self, _app: Any, /, *_args: Any, **_: Any) -> None:
-        """Awaited before Faust lets records flow again, outside the group's protocol: it may take its time."""
+        """Tell the shell its shards. Faust waits for this before records flow again, but the group does not, so it may
+        take long."""
         turn, shards = self._turn, self._assigned
         if shards is None or (shards == self._given and not self._is_moving):
             return
@@ -170,7 +174,7 @@ class StreamWorker:
             self._begin = {**self._begin, **offsets}
 
     async def _on_before_shutdown(self, _app: Any, /, *_args: Any, **_: Any) -> None:
-        """Awaited while this is still a member of the group; then the consumer leaves it."""
+        """Called while the worker is still a member of the group; then its consumer leaves the group."""
         self._reading = frozenset()
         try:
             self._applied = await self._thread.call(self._stop, last=True)
@@ -181,7 +185,7 @@ class StreamWorker:
     # ---- the feed --------------------------------------------------------------------------------------------
 
     async def run(self, fetcher: Service) -> None:
-        """Hand fetched batches to the shell, and tick between them, until the fetcher stops."""
+        """Pass fetched batches to the shell, with ticks between them, until the fetcher stops."""
         try:
             await self._run(fetcher)
         except ShellStopped:
@@ -235,7 +239,7 @@ class StreamWorker:
                 batches = await ahead.take(turn, left_s)
             except JournalError as error:
                 if turn != self._turn:
-                    continue  # a rebalance moved the positions under this read; they are set anew when it is over
+                    continue  # a rebalance has changed the positions during this read; they are set again after it
                 if not isinstance(error, CorruptionError):
                     raise
                 self._reading -= {error.partition}
@@ -280,7 +284,8 @@ async def serve(
     started: Callable[[], Any],
     prepare: Prepare | None = None,
 ) -> None:
-    """Run a worker until `stop` is set; raises the error that ended it before. `started` is called when it reads."""
+    """Run a worker until `stop` is set; raises the error that ended it before. `started` is called when the worker
+    reads."""
     worker = StreamWorker(shell, settings, prepare)
     stopping = asyncio.create_task(stop.wait())
     ended = asyncio.create_task(worker.ended())
@@ -297,6 +302,6 @@ async def serve(
 
 
 def run_worker(shell: WorkerShell, settings: GroupSettings, on_signal: Callable[[], None] = lambda: None) -> None:
-    """Run a worker in this process until SIGTERM or SIGINT, for which `on_signal` is called; raises the error that
-    ended it before. One of them that comes more than a second after the first ends the process at once."""
+    """Run a worker in this process until SIGTERM or SIGINT, and call `on_signal` for each; raises the error that ended
+    it before. A second signal that comes more than a second after the first ends the process at once."""
     run_until_signalled(lambda stop: serve(shell, settings, stop, lambda: None), on_signal)

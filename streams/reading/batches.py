@@ -1,10 +1,10 @@
-"""Batches of shards from the Kafka client, and the place of one that is damaged.
+"""Batches of shards from the Kafka client, and how the place of a damaged batch is found.
 
-The client raises at a damaged batch without saying of which shard it is, and drops whatever it had read of all shards
-before it. So then they are read again one by one, and the one that it is of record by record: what stands before the
-damage is handed on like everything else. Those that were found whole are read together meanwhile, in turn with it.
+At a damaged batch the client raises an error without naming the shard, and drops all records that it had read before.
+So the shards are then read one by one, and the shard with the damage record by record, until the damage is reached; the
+records before it are passed on as usual. Meanwhile the shards that were found whole are read together, in turn with it.
 
-What was damaged may be whole when it is read again, so this also ends by itself, whatever comes or does not come.
+The damaged batch may be whole at the next read. So the search also ends by itself after some reads.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from journal.errors import CorruptionError, GapError
 from streams.reading.records import Record
 
 TRIES = 100
-"""How often shards are read alone in vain before they count as whole. With `fetch_wait_ms` each this takes longer than
-the client waits for a broker; what is met later makes the client raise once more."""
+"""How many reads of a single shard may give nothing before the shard counts as whole. With `fetch_wait_ms` for each,
+this takes longer than the client waits for a broker. If there is still damage, the client raises again and the search
+starts over."""
 
 
 class Client(Protocol):
@@ -39,21 +40,21 @@ class Client(Protocol):
 
 
 class ShardBatches:
-    """Reads shards of one topic, each from where it was sought to."""
+    """Reads the shards of one topic, each from the offset that was sought."""
 
     def __init__(self, client: Client, topic: str, *, fetch_bytes_max: int) -> None:
-        """`fetch_bytes_max` is what the client fetches of a shard at once."""
+        """`fetch_bytes_max` is the most that the client fetches of a shard at once."""
         self._client = client
         self._topic = topic
         self._fetch_bytes_max = fetch_bytes_max
         self._next: dict[int, int] = {}
         self._suspects: list[int] = []
-        """Shards one of which has the damaged batch: they are read one by one, in this order."""
+        """Shards of which one has the damaged batch. They are read one by one, in this order."""
         self._damaged: int | None = None
         self._left = 0
-        """Bytes still to be read of the damaged shard, record by record, before it counts as whole after all."""
+        """Bytes that are still read record by record from the damaged shard, before it counts as whole."""
         self._tries = 0
-        """Number of vain reads left; after them, what is read record by record counts as whole."""
+        """The number of reads left that may give nothing. After them, the shard counts as whole."""
         self._is_turn_of_others = False
 
     def seek(self, offsets: Mapping[int, int]) -> None:
@@ -62,11 +63,11 @@ class ShardBatches:
             self._next[shard] = offset
 
     async def fetch(self, shards: Sequence[int], wait_ms: int) -> dict[int, list[Record]]:
-        """What has come of these shards, at least one record or after `wait_ms` none. One without a position gives
-        nothing: a rebalance gives shards before the worker says from where to read them.
+        """The records of these shards that have come: at least one record, or after `wait_ms` none. A shard without a
+        position gives nothing, because a rebalance gives shards before the worker says where to read them.
 
-        Raises CorruptionError for a batch that is damaged, GapError for an offset that the WAL does not hold: of one
-        shard, which is to be sought to before it is read again. And what the client raises.
+        Raises CorruptionError for a damaged batch, and GapError for an offset that the WAL does not hold. Both concern
+        one shard, which must be sought before it is read again. Also raises the client's errors.
         """
         alone = self._alone(shards)
         if alone is None:
@@ -90,7 +91,7 @@ class ShardBatches:
                 raise GapError(what, topic=self._topic, partition=place.partition, offset=offset) from error
             raise
         except NoOffsetForPartitionError:
-            await asyncio.sleep(wait_ms / 1000)  # a shard that has just come is sought to in a moment
+            await asyncio.sleep(wait_ms / 1000)  # a shard that was just assigned gets its position a moment later
             return {}
         except CorruptRecordException as error:
             self.seek({shard: self._next[shard] for shard in asked})
@@ -109,7 +110,7 @@ class ShardBatches:
         return batches
 
     def _alone(self, shards: Sequence[int]) -> int | None:
-        """The shard to be read alone, if there is one: some may have been given back meanwhile."""
+        """The shard that must be read alone, if there is one and it is still assigned."""
         if self._damaged is not None:
             if self._damaged in shards:
                 return self._damaged
@@ -130,8 +131,8 @@ class ShardBatches:
         return CorruptionError(what, topic=self._topic, partition=shard, offset=self._next[shard])
 
     def _is_whole(self, alone: int, records: Sequence[Record]) -> None:
-        """Count a shard that was read alone as whole once enough was read: its batch may have been damaged on its way
-        only."""
+        """Count the shard that was read alone as whole once enough of it was read: the batch may only have been damaged
+        in transfer."""
         if not records:
             self._tries -= 1
         if alone == self._damaged:

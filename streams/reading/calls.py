@@ -1,9 +1,9 @@
-"""The worker's shell, called from another process: who reads the WAL calls, who applies it answers.
+"""Calls of the worker's shell from another process: the reader process calls, and the process with the shell answers.
 
-Messages are marshalled (both sides are of one installation and one start) and go through a socket pair. Calls are
-answered one after the other, as the shell's calls are made anyway. Frames alone are sent without waiting for the answer
-to those before, so that the shell finds the next ones there when it is done; what it has not asked to be read from
-elsewhere meanwhile is applied.
+Messages are marshalled (both sides run the same installation, started together) and go through a socket pair. Calls are
+answered one after the other, as the shell requires. Only calls of `frames` are sent without waiting for earlier
+answers, so that the shell always has the next frames ready. When the shell asks to read a shard from another offset,
+frames sent before that are not applied.
 """
 
 from __future__ import annotations
@@ -28,33 +28,35 @@ _SIZE = struct.Struct("<Q")
 _BUFFER_BYTES = 1 << 23
 
 POSTED_MAX = 2
-"""Most batches that are sent and not applied yet."""
+"""The most batches that are sent but not applied yet."""
 
 BUSY_TICK_S = 0.025
-"""How soon to look again for answers. One may have been there for as long."""
+"""How soon to look for answers again while batches are being applied. An answer may wait for as long."""
 
 _TICKED = ("frames", "tick")
 
 _ENDED = "ended"
-"""The name of the message that says that there are no more calls, and why."""
+"""The name of the message that ends the calls, and gives the reason."""
 
 
 def is_readable(descriptor: int, timeout_s: float) -> bool:
-    """Whether something, or the end, can be read in time. `select.select` takes no descriptor from 1024 on."""
+    """Whether a message, or the end of the channel, can be read within the time. It does not use `select.select`, which
+    takes no descriptor above 1023."""
     looking = select.poll()
     looking.register(descriptor, select.POLLIN)
     return bool(looking.poll(int(timeout_s * 1000)))
 
 
 class Channel:
-    """Messages to and from the other process. Each side has one thread that sends and one that receives."""
+    """A channel for messages to and from the other process. Each side has one thread that sends and one that
+    receives."""
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
         self._buffer = bytearray(_BUFFER_BYTES)
 
     def send(self, message: Any) -> None:
-        """Raises DisconnectedError."""
+        """Send a message. Raises DisconnectedError."""
         data = marshal.dumps(message)
         try:
             self._socket.sendall(_SIZE.pack(len(data)))
@@ -65,7 +67,7 @@ class Channel:
     def receive(self) -> Any:
         """The next message. Raises DisconnectedError.
 
-        Hot path: one call of the kernel for all of it, so that the interpreter's lock is asked for once.
+        Hot path: it reads with one system call, so that it asks for the interpreter's lock only once.
         """
         (size,) = _SIZE.unpack(self._receive(_SIZE.size))
         return marshal.loads(self._receive(size))
@@ -86,12 +88,13 @@ class Channel:
         return view
 
     def has_message(self) -> bool:
-        """Whether a message, or a part of one, has come."""
+        """Whether a message, or a part of one, has arrived."""
         return is_readable(self._socket.fileno(), 0.0)
 
     def disconnect(self) -> None:
-        """Close the channel: whoever waits for a message, on either side, gets DisconnectedError. For any thread."""
-        with suppress(OSError):  # it is disconnected already
+        """Close the channel. Every thread that waits for a message, on either side, gets DisconnectedError. Any thread
+        may call this."""
+        with suppress(OSError):  # the channel is disconnected already
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
@@ -99,11 +102,11 @@ class Channel:
 
 
 class Inbox:
-    """Messages as they come, received and unpacked by a thread while the owner is busy."""
+    """Messages that a thread receives and unpacks while their owner is busy."""
 
     def __init__(self, channel: Channel) -> None:
         self._messages: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
-        """Messages that have come, at most `POSTED_MAX`, and last the error that ended the channel."""
+        """The messages that have arrived, at most `POSTED_MAX`; the last one is the error that ended the channel."""
         threading.Thread(target=self._receive, args=(channel,), name="worker-inbox", daemon=True).start()
 
     def _receive(self, channel: Channel) -> None:
@@ -114,7 +117,7 @@ class Inbox:
             self._messages.put((None, error))
 
     def take(self) -> Any:
-        """The next message. Raises DisconnectedError, which is the last."""
+        """The next message. Raises DisconnectedError when the channel has ended."""
         message, error = self._messages.get()
         if error is not None:
             raise error
@@ -122,18 +125,19 @@ class Inbox:
 
 
 class CalledShell(WorkerShell):
-    """A shell in another process. Raises DisconnectedError once that is gone, or an error has ended the shell there."""
+    """A shell in another process. Raises DisconnectedError when that process has ended, or an error has ended the shell
+    there."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self._posted = 0
-        """Number of calls of `frames` that are not answered yet."""
+        """The number of calls of `frames` that are not answered yet."""
         self._answers = 0
         self._applied: Mapping[int, int] = {}
         self._seeks: dict[int, int] = {}
-        """By shard, the WAL offset to seek to that an answer has said, and `seeks` has not told yet."""
+        """WAL offsets to seek to, by shard, that an answer has given and `seeks` has not returned yet."""
         self._tick_s: float | None = None
-        """When the shell wants its next tick, if the last answer said so."""
+        """Seconds until the shell wants its next tick, if the last answer gave them."""
         self._unsorted: Collection[int] = frozenset()
 
     def _call(self, name: str, *arguments: object) -> Any:
@@ -166,16 +170,16 @@ class CalledShell(WorkerShell):
         self._seeks.clear()
 
     def frames(self, shard: int, records: Sequence[Prepared]) -> None:
-        """Send frames. Returns before they are applied."""
+        """Send frames. It returns before they are applied."""
         self._await_posted(POSTED_MAX - 1)
         if shard in self._seeks:
-            return  # they come again, from where it wants to be read
+            return  # the shell asked for another offset, from which these records will be read again
         plain = [(offset, timestamp, _plain(value)) for offset, timestamp, value in records]
         self._channel.send(("frames", self._answers, shard, plain))
         self._posted += 1
 
     def unsorted(self) -> Collection[int]:
-        """The shards that wanted their records unsorted in the last answer. Thread-safe."""
+        """The shards for which the last answer asked for unsorted records. Thread-safe."""
         return self._unsorted
 
     def unreadable(self, shard: int, error: CorruptionError) -> None:
@@ -185,7 +189,7 @@ class CalledShell(WorkerShell):
             self._call("unreadable", shard, type(error).__name__, error.reason, *place)
 
     def tick(self) -> float:
-        """Tick, unless frames are being applied: the shell ticks behind every call anyway."""
+        """Tick, unless frames are being applied, because the shell ticks after every call anyway."""
         given_s = 0.0
         while self._posted and self._channel.has_message():
             self._await_posted(self._posted - 1)
@@ -209,35 +213,36 @@ class CalledShell(WorkerShell):
         self._call("stop")
 
     def abandon(self) -> None:
-        """Do nothing. The worker's shell lives in the other process, which calls `abandon` of the shell itself."""
+        """Do nothing: the shell is in the other process, which calls `abandon` itself."""
 
     def ended(self, error: BaseException | None) -> None:
-        """Say that this side calls no more, because of an error or because it is done. Does not wait for an answer."""
+        """Tell the other side that no more calls follow, because of `error` or because all is done. It does not wait
+        for an answer."""
         self._channel.send((_ENDED, *(("", "") if error is None else (type(error).__name__, str(error)))))
 
 
 class CallsEnded(Exception):
-    """The other process has said that it calls no more; `error` is why, if something is wrong."""
+    """The other process has said that it makes no more calls; `error` is the reason, if there was an error."""
 
     def __init__(self, error: Exception | None) -> None:
         self.error = error
 
 
 class ShellAnswers:
-    """The side that has the shell."""
+    """The side of the channel that has the shell, and answers calls."""
 
     def __init__(self, shell: WorkerShell) -> None:
         self._shell = shell
         self._given: list[int] = []
-        """Shards that the shell was given and that were not taken back."""
+        """Shards that were given to the shell and not taken back."""
         self.is_stopped = False
-        """Whether the shell was told to stop; nothing is called after that."""
+        """Whether the shell was told to stop. No call follows that."""
         self._answers = 0
         self._sought: dict[int, int] = {}
-        """By shard, the number of the answer that last said from where to read it."""
+        """The number of the last answer, by shard, that gave an offset to read the shard from."""
 
     def answer(self, channel: Channel, message: Any) -> None:
-        """Make a call and answer it. Raises CallsEnded, what the shell raises."""
+        """Make a call and answer it. Raises CallsEnded, and the errors of the shell."""
         name, *arguments = message
         if name == _ENDED:
             raise CallsEnded(_error(*arguments))
@@ -247,11 +252,11 @@ class ShellAnswers:
             ticked = self._shell.tick(), dict(self._shell.seeks())
             self._sought.update(dict.fromkeys(ticked[1], self._answers + 1))
         self._answers += 1
-        with suppress(DisconnectedError):  # what it said before it went comes first
+        with suppress(DisconnectedError):  # calls that the other side made before it ended come first
             channel.send((answer, ticked, dict(self._shell.applied()), list(self._shell.unsorted())))
 
     def revoke(self) -> Collection[int]:
-        """Revoke all shards, as nobody calls for now; the shards taken back. Whoever calls next has had no answer
+        """Revoke all shards, because the other side has ended; returns these shards. A new reader has had no answer
         yet."""
         self._answers = 0
         self._sought.clear()
@@ -261,7 +266,7 @@ class ShellAnswers:
         return given
 
     def stop(self) -> None:
-        """Stop the shell, unless its other side has called for that."""
+        """Stop the shell, unless the other side has asked for it already."""
         if not self.is_stopped:
             self._stop()
 
@@ -274,7 +279,7 @@ class ShellAnswers:
         self._shell.revoked(shards)
 
     def _frames(self, answers: int, shard: int, records: Sequence[tuple[int, int, Any]]) -> None:
-        """Apply records, unless the shell has asked since for the shard to be read from elsewhere."""
+        """Apply records, unless the shell has asked meanwhile to read the shard from another offset."""
         if self._sought.get(shard, 0) > answers:
             return
         self._shell.frames(shard, [(offset, timestamp, _sorted(value)) for offset, timestamp, value in records])
@@ -284,7 +289,7 @@ class ShellAnswers:
         self._shell.unreadable(shard, error)
 
     def _tick(self) -> None:
-        """Do nothing: the shell ticks behind every call."""
+        """Do nothing, because the shell ticks after every call."""
 
     def _stop(self) -> None:
         self.is_stopped = True
@@ -301,7 +306,7 @@ def _sorted(value: Any) -> bytes | SortedFrame:
 
 
 def _error(kind: str, reason: str) -> Exception | None:
-    """The error that ended the other process, of the same kind if that is one of ours and takes only a reason."""
+    """The error that ended the other process. It has the same class if that is one of ours and takes only a reason."""
     if not kind:
         return None
     found = getattr(errors, kind, None)

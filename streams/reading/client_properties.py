@@ -1,8 +1,9 @@
-"""The user's Kafka client properties, which are librdkafka's, as the worker's Faust consumer (aiokafka) takes them.
+"""Translates the user's Kafka client properties, which are librdkafka's, for the worker's Faust consumer (aiokafka).
 
-Connecting and authenticating must mean the same for every client of a process; tuning of librdkafka means nothing here.
-Whoever imports this has aiokafka's clients make no topics: their questions would, where brokers have
-auto.create.topics.enable, and they have no setting against it.
+Properties for connections and authentication must mean the same for every client of a process. Properties that tune
+librdkafka are left out, because aiokafka has no counterpart. Importing this module also keeps aiokafka's clients from
+creating topics: on brokers with auto.create.topics.enable a metadata request would create them, and aiokafka has no
+setting against it.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ _HOSTNAME_CHECK = "ssl.endpoint.identification.algorithm"
 
 
 def aiokafka_properties(properties: Mapping[str, str]) -> dict[str, Any]:
-    """Keyword arguments of AIOKafkaConsumer. Raises ConfigError for an `ssl.` or `sasl.` property that has no
-    counterpart there."""
+    """Keyword arguments of AIOKafkaConsumer. Raises ConfigError for an `ssl.` or `sasl.` property without a counterpart
+    in aiokafka."""
     found: dict[str, Any] = {}
     for key, value in properties.items():
         if key in _PLAIN:

@@ -1,4 +1,4 @@
-"""Python's garbage collector, set for processes that make many objects and hardly a cycle."""
+"""Settings of Python's garbage collector for processes that make many objects and hardly any reference cycle."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ _THRESHOLDS = (50_000, 20, 100)
 
 
 def collect_seldom() -> None:
-    """A checkpoint makes many thousands of small objects, none of them in a cycle. With Python's own thresholds a
-    worker spends half of its time looking for cycles among them."""
+    """Make the garbage collector run seldom. A checkpoint makes many thousands of small objects without cycles, and
+    with Python's own thresholds a worker would spend half of its time looking for cycles among them."""
     gc.set_threshold(*_THRESHOLDS)

@@ -29,36 +29,39 @@ FETCHED_BYTES_MAX = 256 * 1024 * 1024
 
 @dataclass(frozen=True)
 class GroupSettings:
-    """How the group is joined and the WAL is read; one attribute for each option of the client that is not its
-    default."""
+    """Settings with which the worker joins its group and reads the WAL. Each option of the client that differs from its
+    default has an attribute."""
 
     bootstrap_servers: str
     topic: str
     group_id: str
     client_id: str = "kafka-journal-worker"
-    """Workers that start together share the shards in the order of these."""
+    """The client id. Workers that start together get the shards in the order of their client ids."""
     session_timeout_ms: int = 6_000
     heartbeat_interval_ms: int = 300
-    """A member hears of a rebalance with its next heartbeat, and until all members have heard no shard moves. A node
-    may wait at its gate for a dead worker's shard, so three small requests a second are a low price."""
+    """How often a member sends a heartbeat. It learns of a rebalance from the answer, and no shard moves until all
+    members have learned of it. A node may wait at its gate for a dead worker's shard, so three small requests a second
+    are a low price."""
     commit_interval_ms: int = 3_000
     retry_backoff_ms: int = 250
-    """The pause between two attempts. The client logs each one: without Kafka this is how fast the log grows."""
+    """The pause between two attempts. The client logs each one, so this also bounds how fast the log grows while Kafka
+    is away."""
     fetch_bytes_max: int = FETCH_BYTES_MAX
     """Bytes of one shard in one fetch. A worker holds up to two fetches of each of its shards."""
     fetch_wait_ms: int = 100
-    """How long a fetch waits for records. A shard whose last batch was taken late joins only the next fetch, so that a
-    fetch must not wait long for other shards."""
+    """How long a fetch waits for records. A shard whose last batch was taken after a fetch began is only in the next
+    fetch, so a fetch must not wait long for other shards."""
     client_properties: Mapping[str, Any] = field(default_factory=dict)
     """Keyword arguments of AIOKafkaConsumer, from the client properties of the configuration."""
 
     def refused(self, doing: str, error: KafkaError) -> KafkaRefusedError:
-        """The error for what Kafka has refused, with the command that allows it if access rules forbid it."""
+        """The error for a request that Kafka has refused. If access rules forbid it, it names the command that allows
+        it."""
         user = self.client_properties.get("sasl_plain_username", "")
         protocol = self.client_properties.get("security_protocol", "PLAINTEXT")
         access = access_of(self.bootstrap_servers, {"sasl.username": user, "security.protocol": protocol})
         asks = access.asks(on_group(self.group_id, "Read"), on_topic(self.topic, "Read"))
-        code = getattr(error, "errno", 0)  # only what a broker has answered has one
+        code = getattr(error, "errno", 0)  # only an answer of a broker has an error code
         return KafkaRefusedError(": ".join(filter(None, (doing, repr(error), asks.lacking(code)))))
 
     @property
@@ -71,7 +74,8 @@ class GroupSettings:
     @property
     def request_timeout_ms(self) -> int:
         """How long the client waits for an answer. A join is answered when all members have joined, so this is longer
-        than a rebalance. A coordinator that is cut off without a word is asked in vain for as long."""
+        than a rebalance. If the coordinator is cut off, the client also waits that long before it asks another
+        broker."""
         return self.rebalance_timeout_ms + REQUEST_MARGIN_MS
 
 
@@ -95,7 +99,7 @@ class MemberSettings(Protocol):
 
 
 def group_settings(settings: MemberSettings, name: str, shards: int) -> GroupSettings:
-    """How the worker's Faust app joins its group and reads the WAL, which has so many shards."""
+    """The settings with which the worker's Faust app joins its group and reads a WAL with this number of shards."""
     return GroupSettings(
         settings.bootstrap_servers,
         wal_topic(settings.journal),

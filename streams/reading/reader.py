@@ -1,9 +1,10 @@
-"""The worker's reader: Faust, the WAL and the sorting of its frames, in a process beside the one that applies them.
+"""The worker's reader: a process with Faust that reads the WAL and sorts its frames, beside the process that applies
+them.
 
-Python runs one thread at a time, so what one process does for a frame no other thread of it does meanwhile. The reader
-is in the group and decides nothing: it calls the shell (`streams.reading.calls`), which is in its parent with all that
-a worker holds. It ends with its parent, however that goes; one that dies is replaced, and joins the group as a new
-member.
+Python runs one thread of a process at a time, so the work is divided between two processes. The reader is the member of
+the group, but it decides nothing: it calls the shell (`streams.reading.calls`) in its parent process, which holds all
+state of the worker. The reader ends with its parent, even if the parent is killed. If the reader dies, a new one is
+started, which joins the group as a new member.
 """
 
 from __future__ import annotations
@@ -43,25 +44,28 @@ SIGN_EVERY_S = 0.5
 """How often the parent sends its reader a sign of life."""
 
 END_S = 10.0
-"""How long a reader may take to leave the group once its parent is gone, or has nothing more for it to do."""
+"""How long a reader may take to leave the group after its parent has ended, or has asked it to stop."""
 
 NICE = 5
-"""What its parent does is waited for, what it reads ahead is not: with few cores the parent goes first. But a reader
-that has no turn is no member for long: beside six busy processes on two cores, one ten steps nicer left its group again
-and again. They are of one session, as Linux weighs sessions against each other whatever the niceness of processes."""
+"""The niceness of the reader. Frames read ahead can wait while the parent's work cannot, so with few cores the parent
+has priority. The value is small, because a reader without processor time loses its membership: beside six busy
+processes on two cores, a reader ten steps nicer left its group again and again. Linux weighs processes of different
+sessions against each other regardless of niceness, so both are in one session."""
 
 PAUSE_S = 1.0
 PAUSE_MAX_S = 30.0
-"""The pause before a dead reader is replaced: twice as long each time, until one has lasted for `LASTING_S`."""
+"""The longest pause before a dead reader is replaced. The pause doubles each time, until a reader has run for
+`LASTING_S`."""
 
 LASTING_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class ReaderSettings:
-    """What a reader has to know of its worker's settings: `streams.reading.group_settings.MemberSettings`.
+    """The settings that a reader gets from its worker: `streams.reading.group_settings.MemberSettings`.
 
-    Not on its command line, which everybody sees: there may be passwords. Not as `Settings`, which take long to import.
+    They are not passed on the command line, which every user of the machine can read, because they may contain
+    passwords. They are not `Settings`, because those take long to import.
     """
 
     bootstrap_servers: str
@@ -72,14 +76,14 @@ class ReaderSettings:
 
 
 class ReaderProcess:
-    """The parent's side. Starts the process at once, so that it imports what it needs meanwhile."""
+    """The parent's side of the reader. It starts the process at once, so that its imports run meanwhile."""
 
     def __init__(self, command: Sequence[str]) -> None:
-        """`command` runs `read_for_parent` with the number behind it."""
+        """`command` starts a process that calls `read_for_parent` with the number that is added to the command."""
         self._command = command
         self._stopping = threading.Event()
         self._lock = threading.Lock()
-        """Guards the process, which one thread replaces and another tells things."""
+        """Guards the process, because one thread replaces it while another sends to it."""
         self._pause_s = PAUSE_S
         self._start()
 
@@ -89,7 +93,8 @@ class ReaderProcess:
         ours, theirs = socket.socketpair()
         with theirs:
             try:
-                # a process group of its own: Ctrl-C is for the parent to hear, which asks the reader to stop
+                # the reader has a process group of its own, so that Ctrl-C reaches only the parent, which asks the
+                # reader to stop
                 self._process = subprocess.Popen(
                     [*self._command, str(theirs.fileno())],
                     stdin=subprocess.PIPE,
@@ -113,7 +118,7 @@ class ReaderProcess:
         name: str,
         on_signal: Callable[[], None] = lambda: None,
     ) -> None:
-        """Answer what the reader calls until SIGTERM or SIGINT has it stop, as `run_worker` does in one process."""
+        """Answer the reader's calls until SIGTERM or SIGINT, as `run_worker` does in one process."""
         told = settings.model_dump(include={field.name for field in fields(ReaderSettings)})
         about = (told, name, identity.journal, identity.shards)
         try:
@@ -142,13 +147,13 @@ class ReaderProcess:
 
     async def _give_signs(self) -> None:
         while True:
-            with self._lock, suppress(OSError):  # it is gone, or stands still: others notice
+            with self._lock, suppress(OSError):  # the reader has ended or stands still, which other code notices
                 if self._process.stdin is not None and not self._process.stdin.closed:
                     os.write(self._process.stdin.fileno(), b".")
             await asyncio.sleep(SIGN_EVERY_S)
 
     def _answer_all(self, answering: ShellAnswers, about: tuple[object, ...], topic: str) -> None:
-        """Answer all calls, of one reader after the other. Runs in the shell's thread."""
+        """Answer the calls of one reader after the other. It runs in the shell's thread."""
         while True:
             try:
                 self._channel.send(about)
@@ -188,13 +193,13 @@ class ReaderProcess:
         return True
 
     def _end(self) -> str:
-        """Wait until the reader has ended, now that nobody answers it; how it ended."""
+        """Wait until the reader, which gets no more answers, has ended; returns how it ended."""
         self._channel.disconnect()
         with self._lock, suppress(OSError):
             if self._process.stdin is not None:
                 self._process.stdin.close()
         if not self._is_told:
-            self._process.kill()  # it knows of no group to leave
+            self._process.kill()  # the reader has not joined a group yet, so it has none to leave
         try:
             status = self._process.wait(END_S)
         except subprocess.TimeoutExpired:
@@ -204,17 +209,19 @@ class ReaderProcess:
         return f"was killed by signal {-status}" if status < 0 else f"ended with {status}"
 
     def close(self) -> None:
-        """End the reader: it leaves its group, if it is in one."""
+        """End the reader. It leaves its group, if it is in one."""
         self._end()
 
 
 def read_for_parent(number: int) -> None:
-    """The reader: `number` is the file descriptor of its socket. Returns when it has ended."""
-    # Faust, which its parent does not need
+    """The main function of a reader. `number` is the file descriptor of its socket. Returns when the reader has
+    ended."""
+    # the import loads Faust, which the parent does not need
     from streams.reading.app import serve
     from streams.reading.group_settings import group_settings
 
-    os.nice(NICE)  # one that starts is waited for too; before there are threads, as each has its own
+    # a thread that is just starting counts too; niceness is per thread, so it is set before other threads start
+    os.nice(NICE)
     channel = Channel(socket.socket(fileno=number))
     try:
         chosen, name, journal, shards = channel.receive()
@@ -240,8 +247,8 @@ def read_for_parent(number: int) -> None:
 
 
 def _watch_parent(channel: Channel, silent_after_s: float) -> None:
-    """A parent that is gone, or stands still for so long that its group would count it as dead, has no reader: what it
-    had is for others to serve."""
+    """End the reader when its parent has ended, or has sent no sign of life for as long as the group allows. The shards
+    are then free for other workers."""
     signs = sys.stdin.fileno()
     while True:
         if not is_readable(signs, silent_after_s) or not os.read(signs, 4096):
@@ -258,7 +265,7 @@ def _sort(shell: CalledShell, journal: bytes, shards: int, shard: int, records: 
 
 
 def _sorted(value: bytes, offset: int, journal: bytes, shard: int, shards: int) -> bytes | SortedFrame:
-    """Sort the frames. What is no frame goes on as it is: its shard says what is wrong with it, and stops there."""
+    """Sort the frames. A value that is no frame is passed on unchanged; the shard reports it and stops there."""
     try:
         return sort_frame(value, offset, journal, shard, shards)
     except FrameError:

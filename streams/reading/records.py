@@ -5,7 +5,7 @@ from __future__ import annotations
 from journal.fold.sorted_frame import SortedFrame
 
 Record = tuple[int, int, bytes]
-"""A frame as it lies in the WAL: offset, the broker's timestamp in ms, value (empty when the record has none)."""
+"""A record of the WAL: its offset, the broker's timestamp in ms, and its value (empty if the record has none)."""
 
 Prepared = tuple[int, int, bytes | SortedFrame]
-"""A frame for the worker's shell: as a `Record`, but the value may be decoded and sorted already."""
+"""A record for the worker's shell. It is a `Record`, or has a decoded and sorted frame in place of the value."""

@@ -1,8 +1,9 @@
-"""How the members of the workers' group share the shards: equally many each, and as few moved as that allows.
+"""How the members of the workers' group share the shards: in equal numbers, and with as few moves as possible.
 
-A pure rule (`share_out`), and around it what aiokafka's group leader asks: each member tells with its join which shards
-it has had. (aiokafka's own sticky assignor keeps that in the class, so for all workers of a process together.) Nothing
-depends on what members tell: of two that say they have had a shard, one comes from a pause or was cut off.
+`share_out` is a pure rule; the assignor around it connects it to aiokafka. Each member that joins says which shards it
+had before. (aiokafka's own sticky assignor keeps this in the class, and so mixes all workers of one process.)
+Correctness does not depend on these claims: if two members say that they had the same shard, one of them has missed a
+rebalance.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ _NUMBER = struct.Struct(">i")
 
 
 def share_out(shards: Collection[int], had: Mapping[str, Collection[int]]) -> dict[str, list[int]]:
-    """The shards of each member of `had`, which says what each has had.
+    """The shards for each member of `had`, which has the shards that each member had before.
 
-    Where that decides nothing the members' order does: workers that all start anew under their old names get what they
-    got then, and have local copies of it.
+    If that leaves a choice, the order of the members' names decides. So workers that are all restarted under their old
+    names get the same shards, of which they have local copies.
     """
     least, more = divmod(len(shards), len(had))
     left = set(shards)
@@ -48,7 +49,7 @@ def share_out(shards: Collection[int], had: Mapping[str, Collection[int]]) -> di
 
 
 class ShardAssignor:
-    """What an aiokafka consumer of the WAL is given to divide its partitions. One for each consumer."""
+    """The assignor that an aiokafka consumer of the WAL uses to divide the partitions. Each consumer has its own."""
 
     name = "kafka-journal-shards"
 
@@ -57,12 +58,13 @@ class ShardAssignor:
         self._had: list[int] = []
 
     def metadata(self, topics: Iterable[str]) -> Any:
-        """What this member tells the group as it joins: the shards that it has had."""
+        """What this member tells the group when it joins: the shards that it had before."""
         had = b"".join(map(_NUMBER.pack, self._had))
         return ConsumerProtocolMemberMetadata(_VERSION, list(topics), had)
 
     def assign(self, cluster: Any, members: Mapping[str, Any]) -> dict[str, Any]:
-        """Asked of the group's leader: an assignment for each member, from the cluster's metadata and theirs."""
+        """Called on the group's leader: the assignment of each member, from the cluster's metadata and the members'
+        claims."""
         shards = cluster.partitions_for_topic(self._topic) or ()
         had = {member: _numbers(metadata.user_data) for member, metadata in members.items()}
         return {
@@ -76,7 +78,7 @@ class ShardAssignor:
 
 
 def _numbers(told: bytes | None) -> list[int]:
-    """The shards that a member says it has had; none if its message cannot be read."""
+    """The shards that a member says it had; none if its message cannot be read."""
     if not told or len(told) % _NUMBER.size:
         return []
     return [number for (number,) in _NUMBER.iter_unpack(told)]

@@ -1,4 +1,4 @@
-"""The worker's shell, as whoever reads the WAL sees it."""
+"""The worker's shell, as the code that reads the WAL calls it."""
 
 from __future__ import annotations
 
@@ -12,38 +12,39 @@ from streams.reading.records import Prepared
 class WorkerShell(Protocol):
     """The worker's shell. All calls come from one thread, one after the other, and may block.
 
-    A call that raises ends the worker, and nothing is called after it but `abandon`, not even `stop`.
+    If a call raises an error, the worker ends. After that only `abandon` is called, not even `stop`.
     """
 
     def assigned(self, shards: Collection[int]) -> Mapping[int, int]:
-        """Serve these shards and no others. The WAL offset to read each from; `seeks` tells those of shards left out,
-        once they may be read."""
+        """Serve these shards and no others. Returns the WAL offset from which to read each shard that is ready; `seeks`
+        gives the others later."""
 
     def revoked(self, shards: Collection[int]) -> None:
-        """Checkpoint what these shards have. `assigned` follows, which says whether they come back."""
+        """Checkpoint the frames gathered for these shards. The next `assigned` says whether the shards come back."""
 
     def frames(self, shard: int, records: Sequence[Prepared]) -> None:
-        """Committed records of a shard in offset order, beginning where `assigned` said."""
+        """Apply committed records of a shard, in offset order, from the offset that `assigned` or `seeks` gave."""
 
     def unsorted(self) -> Collection[int]:
-        """Shards whose records are wanted as they lie in the WAL; those of others may come sorted. What comes sorted
-        all the same is not applied, and `seeks` asks for it again."""
+        """Shards whose records must come as they are in the WAL; records of other shards may come sorted. Sorted
+        records of these shards are not applied, and `seeks` asks for them again."""
 
     def unreadable(self, shard: int, error: CorruptionError) -> None:
-        """The shard cannot be read on; it is not, before `seeks` or `assigned` says from where."""
+        """Note that the shard cannot be read on. It is not read again until `seeks` or `assigned` gives an offset."""
 
     def tick(self) -> float:
-        """Checkpoint what is due. Seconds until this wants to be called again, unless there are frames before."""
+        """Make the checkpoints that are due. Returns the seconds until the next call, if no frames come before."""
 
     def seeks(self) -> Mapping[int, int]:
-        """Shards to be read from another offset than the next, or from now on; asked for after each tick, told once."""
+        """Shards that must be read from another offset than the next one, or that can be read from now on. The caller
+        asks after each tick, and each answer is given once."""
 
     def applied(self) -> Mapping[int, int]:
-        """Per shard the next WAL offset after a committed mark; a shard stays named after it is gone."""
+        """The next WAL offset after the committed mark of each shard, also of shards that are gone."""
 
     def stop(self) -> None:
-        """The final checkpoint; the last call but `abandon`."""
+        """Make the final checkpoints. Only `abandon` may follow."""
 
     def abandon(self) -> None:
-        """End what goes on by itself, and wait for it. Called by whoever made the shell, from any thread, when the
-        worker has ended, however it did."""
+        """End all that runs in the background, and wait for it. The owner of the shell calls it in any thread when the
+        worker has ended, with or without an error."""

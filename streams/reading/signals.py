@@ -1,4 +1,4 @@
-"""A process serves until SIGTERM or Ctrl-C asks it to stop; asked again, it ends at once."""
+"""Runs a service until SIGTERM or Ctrl-C asks it to stop; a second request ends the process at once."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from journal.process.stop_requests import STOP_SIGNALS, StopRequests
 def run_until_signalled(
     serve: Callable[[asyncio.Event], Coroutine[Any, Any, None]], on_signal: Callable[[], None] = lambda: None
 ) -> None:
-    """Run what serves until an event is set, which SIGTERM or SIGINT sets; raises what it raises. One of them that
-    comes more than a second after the first ends the process at once. `on_signal` is called for each."""
+    """Run a service until the event that SIGTERM or SIGINT sets; raises the error of the service. A second signal that
+    comes more than a second after the first ends the process at once. `on_signal` is called for each signal."""
 
     async def run() -> None:
         stop, requests = asyncio.Event(), StopRequests()

@@ -17,23 +17,24 @@ from streams.reading.group_settings import GroupSettings
 
 
 class Feed(Protocol):
-    """Reads the WAL through the app's consumer, and hands it on. Called in the app's event loop."""
+    """Reads the WAL through the app's consumer, and passes the records on. It runs in the app's event loop."""
 
     async def run(self, fetcher: Service) -> None:
-        """Read and hand on until the fetcher stops. Raises nothing: the feed deals with errors itself."""
+        """Read and pass on records until the fetcher stops. Raises nothing, because the feed deals with errors
+        itself."""
 
     def failed(self, error: Exception) -> None:
-        """The Kafka client could not start, or may not be in the group: the app is to be stopped."""
+        """The Kafka client could not start, or may not join the group, so the app must stop."""
 
     def committable(self) -> Mapping[int, int]:
-        """By shard, the group offset that may be committed."""
+        """The group offset that may be committed, by shard."""
 
 
 class NoTables(TableManager):
-    """Faust's table manager, which also lets records flow again after a rebalance, without tables to wait for."""
+    """Faust's table manager, without tables to wait for: it only lets records flow again after a rebalance."""
 
     async def on_start(self) -> None:
-        """Start as Faust's own does, but without the second that it gives agents to declare tables."""
+        """Start as Faust's own does, but without the second in which agents could declare tables."""
         await self._update_channels()
         await self.recovery.start()
 
@@ -65,10 +66,10 @@ class WalApp(faust.App):
         self.boot_strategy = faust.app.BootStrategy(self, enable_web=False, enable_kafka_producer=False)
 
     async def on_first_start(self) -> None:
-        """Faust would make its data directory here; this app keeps nothing of its own."""
+        """Do not make a data directory, as Faust would, because this app stores nothing."""
 
 
 def wal_app(app: faust.types.AppT) -> WalApp:
-    """The app of a Faust service, as what it is here."""
+    """The app of a Faust service, cast to its real class."""
     assert isinstance(app, WalApp)
     return app

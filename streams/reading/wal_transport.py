@@ -1,8 +1,8 @@
-"""The WAL as the worker's Faust app reads it: committed frames, a fetched batch of a shard at a time.
+"""How the worker's Faust app reads the WAL: committed frames, in batches of one shard.
 
-Faust's own way of handing records on does not fit here: it reads uncommitted, makes an event of every record, commits
-what was acked, and seeks to the committed group offset after each rebalance. So this transport replaces the consumer's
-making, the fetcher, the seek and what is committed, each at the place that Faust has for it.
+Faust's own consumer does not fit: it reads uncommitted records, makes an event of every record, commits the offsets of
+acknowledged events, and seeks to the committed group offset after each rebalance. So this transport replaces the
+consumer, the fetcher, the seek and the committed offsets, each at the place that Faust provides.
 """
 
 from __future__ import annotations
@@ -28,22 +28,23 @@ from streams.reading.wal_app import WalApp, wal_app
 log = logging.getLogger(__name__)
 
 COMMIT_WAIT_S = 5.0
-"""How long a commit of group offsets may take. It is a courtesy: with Kafka away a stop waits no longer than this."""
+"""How long a commit of group offsets may take. Nothing depends on it, so a stop waits no longer than this while Kafka
+is away."""
 
 CLOSE_WAIT_S = 5.0
-"""How long leaving the group may take, which is a courtesy too."""
+"""How long leaving the group may take. Nothing depends on it either."""
 
 METADATA_AGE_MS = 5000
-"""How old the client's metadata may become. A broker that is cut off without a word closes no connection, so only the
-metadata tell that another broker leads now."""
+"""How old the client's metadata may become. A broker that is cut off closes no connection, so only fresh metadata show
+that another broker leads now."""
 
 POLL_NEVER_LATE_MS = 10**12
-"""How long a member may go without a poll: for ever. A worker that recovers, or has no shards, does not poll; its
-heartbeats alone say whether it lives."""
+"""How long a member may go without a poll: for ever. A worker that recovers, or has no shards, does not poll, and its
+heartbeats alone show that it lives."""
 
 
 class WalConsumerThread(driver.AIOKafkaConsumerThread):
-    """Faust's thread for the Kafka client, around a client that reads committed and never resets its offset."""
+    """Faust's thread for the Kafka client, with a client that reads committed records and never resets its offset."""
 
     mundane_level = "debug"
     _batches: ShardBatches
@@ -73,7 +74,8 @@ class WalConsumerThread(driver.AIOKafkaConsumerThread):
         return client
 
     async def on_start(self) -> None:
-        """Tell the feed of an error, which then stops the app: raised here, it would crash thread and app in a race."""
+        """Tell the feed of an error, which then stops the app. An error raised here would crash the thread and the app
+        at the same time."""
         try:
             await super().on_start()
         except KafkaError as error:
@@ -85,17 +87,18 @@ class WalConsumerThread(driver.AIOKafkaConsumerThread):
         self.parent_loop.call_soon_threadsafe(wal_app(self.app).feed.failed, error)
 
     def close(self) -> None:
-        """Faust would close the client in the wrong loop when a rebalance meets a stop; `on_thread_stop` closes it."""
+        """Do nothing, because `on_thread_stop` closes the client. Faust would close it in the wrong event loop if a
+        rebalance comes during a stop."""
 
     async def on_thread_stop(self) -> None:
-        """Close the client within a bound, and in a task of its own: with Kafka away its fetcher raises
-        CancelledError."""
+        """Close the client within a time limit, and in a task of its own, because while Kafka is away its fetcher
+        raises CancelledError."""
         await asyncio.wait([asyncio.ensure_future(super().on_thread_stop())], timeout=CLOSE_WAIT_S)
 
     async def fetch(self, shards: Iterable[int], wait_ms: int) -> dict[int, list[Record]]:
         """The records of these shards since the last fetch: at least one, or after `wait_ms` none.
 
-        Raises CorruptionError for one shard that cannot be read on, KafkaRefusedError.
+        Raises CorruptionError for one shard that cannot be read on, and KafkaRefusedError.
         """
         records: dict[int, list[Record]] = await self.call_thread(self._fetch, list(shards), wait_ms)
         return records
@@ -115,7 +118,7 @@ class WalConsumerThread(driver.AIOKafkaConsumerThread):
             return {}
 
     async def seek_shards(self, offsets: Mapping[int, int]) -> bool:
-        """Read on from these offsets. False when a shard is no longer ours: a rebalance has begun, a seek will
+        """Read on from these offsets. False if a shard was lost: then a rebalance has begun, and a new seek will
         follow."""
         moved: bool = await self.call_thread(self._seek_shards, offsets)
         return moved
@@ -130,7 +133,7 @@ class WalConsumerThread(driver.AIOKafkaConsumerThread):
         return True
 
     async def commit_shards(self, offsets: Mapping[int, int]) -> bool:
-        """Commit group offsets. They decide nothing, so a failure is a warning; the next commit makes up for it."""
+        """Commit group offsets. They decide nothing, so a failure is only a warning; the next commit replaces them."""
         committed: bool = await self.call_thread(self._commit_shards, offsets)
         return committed
 
@@ -151,8 +154,8 @@ class WalConsumerThread(driver.AIOKafkaConsumerThread):
 
     @Service.task
     async def _watch_membership(self) -> None:
-        """Look for errors of the group, as not authorised, which the client keeps for the next fetch. There is none as
-        long as the worker has no shards."""
+        """Watch for errors of the group, such as a missing permission. The client only raises them at the next fetch,
+        and a worker without shards makes none."""
         while not self.should_stop:
             await self.sleep(1.0)
             try:
@@ -177,7 +180,7 @@ class WalConsumer(driver.Consumer):
         return WalConsumerThread(self, loop=self.loop, beacon=self.beacon)
 
     async def fetch(self, shards: Collection[int], wait_ms: int) -> dict[int, list[Record]]:
-        """A batch of each shard that has one. The feed drops what a rebalance has made stale."""
+        """A batch of each shard that has one. The feed drops batches that a rebalance has made stale."""
         batches = await self._thread.fetch(shards, wait_ms)
         monitor = self.app.monitor
         for shard, records in batches.items():
@@ -189,16 +192,19 @@ class WalConsumer(driver.Consumer):
         return await self._thread.seek_shards(offsets)
 
     async def perform_seek(self) -> None:
-        """Faust would seek to the committed group offsets here. The shards stand where their marks say already."""
+        """Do nothing. Faust would seek to the committed group offsets, but the shards stand at their marks already."""
 
     async def commit_and_end_transactions(self) -> None:
-        """Faust would commit once more as it stops; the worker has done it, after its last checkpoint."""
+        """Do nothing. Faust would commit once more at its stop, but the worker has committed after its last
+        checkpoint."""
 
     async def verify_all_partitions_active(self) -> None:
-        """Faust would look for events that its streams did not take; none go through its streams."""
+        """Do nothing. Faust would look for events that its streams did not take, but no events go through its
+        streams."""
 
     async def force_commit(self, topics: Any = None, start_new_transaction: bool = True) -> bool:
-        """Faust calls this at every commit interval; the worker when it has let shards go, and when it stops."""
+        """Commit the offsets of marks. Faust calls this at every commit interval, and the worker when it has released
+        shards or stops."""
         feed = wal_app(self.app).feed
         offsets = {
             shard: offset for shard, offset in feed.committable().items() if self._last_committed.get(shard) != offset
@@ -212,7 +218,7 @@ class WalConsumer(driver.Consumer):
 
 
 class WalFetcher(Service):
-    """The service that Faust starts once a rebalance is over, and stops first."""
+    """The service that Faust starts after a rebalance, and stops first."""
 
     mundane_level = "debug"
 
@@ -226,13 +232,13 @@ class WalFetcher(Service):
 
 
 class WalTransport(driver.Transport):
-    """Faust's Kafka transport with this consumer and this fetcher."""
+    """Faust's Kafka transport, with this consumer and this fetcher."""
 
     Consumer = WalConsumer
     Fetcher = WalFetcher
 
 
 def wal_consumer(app: WalApp) -> WalConsumer:
-    """The app's consumer, as what it is here."""
+    """The app's consumer, cast to its real class."""
     assert isinstance(app.consumer, WalConsumer)
     return app.consumer

@@ -13,7 +13,7 @@ from journal.v1.journal_pb2 import RouteCounts, RoutesReport
 
 
 class Refused(NamedTuple):
-    """A message that a route did not send, and went on without."""
+    """A message that a route did not send, and after which the shard went on."""
 
     route: str
     reason: str
@@ -23,13 +23,13 @@ class Refused(NamedTuple):
 
 @dataclass(slots=True)
 class Checkpointed:
-    """What the routes send in one checkpoint; the figures count it once that is committed."""
+    """The records that routes send in one checkpoint. The counts include them once the checkpoint is committed."""
 
     sent: Counter[str] = field(default_factory=Counter)
-    """Records by route."""
+    """The number of records by route."""
     refused: list[Refused] = field(default_factory=list)
     oldest_ms: int = 0
-    """When the oldest message among them came into the WAL, ms since 1970; 0: there is none."""
+    """When the oldest of these messages was written to the WAL, in ms since 1970; 0 if there is none."""
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class _OneRoute:
 
 
 class ShardCounts:
-    """Thread-safe: the shard's thread counts, others report."""
+    """The counts of a shard's routes. Thread-safe: the shard's thread counts, and other threads report."""
 
     def __init__(self, routes: Iterable[str], wall_ms: Clock) -> None:
         self._wall_ms = wall_ms
@@ -53,12 +53,13 @@ class ShardCounts:
         self._latency_ms = 0.0
         self._latency_ms_max = 0.0
         self._stopped, self._stopped_at, self._stopped_since = "", -1, 0
-        """The text, the WAL offset and the time of the stop. The last two stay while something else stops the shard."""
+        """The text, the WAL offset and the time of the stop by a route. Offset and time stay while the shard is stopped
+        for another reason."""
         self.changed = True
-        """Whether anything has changed since the last report."""
+        """Whether a count has changed since the last report."""
 
     def committed(self, done: Checkpointed, offset: int, now_ms: int) -> None:
-        """A checkpoint up to a WAL offset is committed."""
+        """Note that a checkpoint up to a WAL offset is committed."""
         with self._lock:
             self._offset = offset
             if not done.sent and not done.refused:
@@ -76,7 +77,8 @@ class ShardCounts:
             self.changed = True
 
     def stands(self, stopped: str, offset: int) -> None:
-        """Note why the shard is stopped and before which WAL offset; empty: it is not stopped."""
+        """Note why a route has stopped the shard, and before which WAL offset; an empty text means that it is not
+        stopped."""
         with self._lock:
             self.changed |= stopped != self._stopped
             self._stopped = stopped

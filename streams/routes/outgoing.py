@@ -1,10 +1,10 @@
-"""One shard's routes: what was added since its last checkpoint, to records for that checkpoint's transaction.
+"""One shard's routes: the messages added since the last checkpoint become records of that checkpoint's transaction.
 
-A function of what took effect alone, whatever the checkpoints: each message that was added is routed once, in WAL
-order, also one that was deleted before the checkpoint. What no route can send, and whose policy is `fail`, stops the
-shard before the frame that added it.
+The records depend only on the operations that took effect, not on the times of checkpoints: each message that was added
+is routed once, in WAL order, even if it was deleted before the checkpoint. If a message cannot be sent, and the policy
+is `fail`, the shard stops before the frame that added it.
 
-Hot path: a look at each message, and what the router takes for one of a route.
+Hot path: it looks at each message once, and calls the router for messages with a route.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from streams.routes.counts import Checkpointed, Refused, ShardCounts
 from streams.routes.targets import Sizes, Targets, topics_of
 
 ROUTED_KINDS = frozenset((MESSAGE, CHUNK))
-"""Kinds of records that routes want to know of."""
+"""The kinds of records that routes need."""
 
 SKIPPED_BY_OPERATOR = "skipped-by-operator"
 
@@ -36,11 +36,13 @@ SKIPPED_BY_OPERATOR = "skipped-by-operator"
 GetRow = Callable[[bytes], bytes | None]
 
 StopWords = Callable[[int, int, str, bool], str]
-"""Makes the text of a stop from the WAL offset, the message, the reason, and whether the worker tries again itself."""
+"""A function that makes the text of a stop from the WAL offset, the message, the reason, and whether the worker tries
+again itself."""
 
 
 class OutgrownError(Exception):
-    """Raised when the targets take other sizes now than the producer was made for: make another producer."""
+    """Raised when the targets accept other sizes now than the producer was made for. The caller then makes another
+    producer."""
 
 
 class ShardOutgoing:
@@ -56,8 +58,8 @@ class ShardOutgoing:
         routes: Sequence[str],
         words: StopWords | None = None,
     ) -> None:
-        """`make_router` takes what reads large bodies; `routes` are their names. Without `words` a stop says how the
-        worker goes on."""
+        """`make_router` makes a router from a function that reads large bodies; `routes` are the routes' names. Without
+        `words` a stop says how the worker goes on."""
         self._routes = routes
         self.counts = counts
         self.targets = targets
@@ -69,11 +71,11 @@ class ShardOutgoing:
         self._get: GetRow = _nothing
         self._chunks: dict[int, bytes] | None = None
         self._reached: set[str] = set()
-        """Topics that something was sent to since the last checkpoint."""
+        """Topics to which a record was sent since the last checkpoint."""
         self._sizes: Sizes | None = None
 
     def prepare(self) -> Sizes:
-        """The sizes that a producer, which is made now, may send."""
+        """The sizes that a new producer may send."""
         self._sizes = self.targets.sizes()
         return self._sizes
 
@@ -83,7 +85,7 @@ class ShardOutgoing:
         self._keep_to_sizes()
 
     def _keep_to_sizes(self) -> None:
-        """Raises OutgrownError if a target takes smaller batches, or larger records, than the producer sends."""
+        """Raises OutgrownError if a target takes smaller batches than the producer sends, or larger records."""
         made_for, now = self._sizes, self.targets.sizes()
         if made_for is not None and (
             made_for.batch_bytes_max > now.batch_bytes_max or made_for.record_bytes_max < now.record_bytes_max
@@ -98,11 +100,12 @@ class ShardOutgoing:
         passed: Collection[int],
         done: Checkpointed,
     ) -> Iterator[Sent]:
-        """The records, in order and one by one: a list of them would take much memory. `done` counts them.
+        """Yield the records in order. They are not made as a list, because it would take much memory. `done` counts
+        them.
 
-        `get` reads the shard's rows as of its last checkpoint; at the WAL offsets in `passed` an operator has what
-        cannot be sent left out. Raises RouteStopError, OutgrownError, and OperatingError if the cluster cannot be
-        asked.
+        `get` reads the shard's rows of its last checkpoint. At the WAL offsets in `passed` an operator has asked to
+        leave out messages that cannot be sent. Raises RouteStopError, OutgrownError, and OperatingError if the cluster
+        does not answer.
         """
         self._added, self._get, self._chunks = added, get, None
         self._reached.clear()
@@ -148,7 +151,8 @@ class ShardOutgoing:
         done: Checkpointed,
         passed: Collection[int],
     ) -> bool:
-        """Send what a message's routes send; False if nothing was done, as a topic had to be asked for first."""
+        """Add the records of a message's routes to `sent`. False if nothing was done, because a new topic had to be
+        looked up first."""
         targets = self.targets
         for outcome in outcomes:
             if type(outcome) is OutgoingRecord:
@@ -170,7 +174,7 @@ class ShardOutgoing:
     def _send(
         self, record: OutgoingRecord, offset: int, sent: list[Sent], done: Checkpointed, passed: Collection[int]
     ) -> bool:
-        """Send a record; False if its topic cannot have it and an operator has it left out."""
+        """Add a record to `sent`. False if its topic has a fault, and an operator has asked to leave the record out."""
         targets, topic = self.targets, record.topic
         fault = targets.fault(topic, keyless=record.key is None)
         if not fault:
@@ -189,7 +193,7 @@ class ShardOutgoing:
         self, refused: RouteRefusal, offset: int, sent: list[Sent], done: Checkpointed, passed: Collection[int]
     ) -> None:
         reason, letter = refused.reason.value, refused.dead_letter
-        # what a topic takes that is not there, or not as it should be, shows when it is mended
+        # a topic with a fault shows its size limit only when the fault is mended
         fault = self.targets.unfit(refused.topic) if refused.reason is Reason.TOO_LARGE else ""
         if fault or (letter is not None and (fault := self._misfit(letter))):
             self._leave_out(refused.route, refused.message, fault, offset, done, passed)
@@ -206,7 +210,7 @@ class ShardOutgoing:
         done.refused.append(Refused(refused.route, reason, refused.detail, False))
 
     def _misfit(self, letter: OutgoingRecord) -> str:
-        """Why a dead letter, shortened as far as it can be, does not fit its topic; empty: it fits."""
+        """Why a dead letter, although shortened as far as possible, does not fit its topic; empty if it fits."""
         topic, size = letter.topic, record_bytes(letter.key, letter.value, letter.headers)
         fault = self.targets.unfit(topic)
         if not fault and size > (bytes_max := self.targets.bytes_max[topic]):
@@ -216,15 +220,16 @@ class ShardOutgoing:
     def _leave_out(
         self, route: str, message: int, fault: str, offset: int, done: Checkpointed, passed: Collection[int]
     ) -> None:
-        """Leave out a record that its topic cannot have now, if an operator says so; else raise RouteStopError."""
+        """Leave out a record that its topic cannot take now, if an operator has asked for that; else raise
+        RouteStopError."""
         what = f"route {route}: {fault}"
         if offset not in passed:
             raise self._stop(offset, message, what, retried=True)
         done.refused.append(Refused(route, SKIPPED_BY_OPERATOR, what, False))
 
     def blame(self, topic: str, reason: str) -> bool:
-        """The broker refused a record for a topic. If the last `routes` had one: nothing goes there until it is looked
-        at. Whether it had."""
+        """Note that the broker refused a record for a topic. If routes had sent to it, nothing goes there until the
+        topic is looked at again. Returns whether they had."""
         if topic not in self._reached:
             return False
         self.targets.refuse(topic, reason)
@@ -233,7 +238,8 @@ class ShardOutgoing:
     def too_much(
         self, added: Sequence[Added], offset: int, rows: int, times: int, error: OperatingError
     ) -> RouteStopError:
-        """The error of a group, ending at that WAL offset, whose checkpoint alone fails time after time."""
+        """The error of a shard at which the checkpoint of a single group, which ends at that WAL offset, fails again
+        and again."""
         messages = sum(kind == MESSAGE for _, kind, _, _ in added)
         return RouteStopError(
             f"shard {self._shard} tries again and again to checkpoint the one group that ends at WAL offset {offset}: "
@@ -256,7 +262,8 @@ class ShardOutgoing:
         )
 
     def _body(self, chunks: Sequence[int]) -> bytes | None:
-        """A large message's body: its chunks are among what was added, or in the local copy."""
+        """The body of a large message, from its chunks among the added records or in the local copy; None if a chunk is
+        missing."""
         if self._chunks is None:
             self._chunks = {chunk: data for chunk, kind, data, _ in self._added if kind == CHUNK}
         parts: list[bytes] = []

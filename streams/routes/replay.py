@@ -1,11 +1,11 @@
-"""A replay sends what a route sent for messages of a range once more, on demand, and exactly once more.
+"""A replay sends the records of a route for the messages of a range again, on demand, and exactly once.
 
     WAL up to the mark (ShardHistory) -> the route (ShardOutgoing) -> records of some frames
     one Kafka transaction: these records, and as the offset of a group of its own the WAL offset behind the frames
 
-All runs of a replay have a transactional id and a group in common, which follow from route and range. So a run begins
-with init, which fences another one and ends what that has left open, and goes on at the offsets that are committed:
-what they cover was sent, and nothing else was. The group has no members.
+All runs of a replay share a transactional id and a consumer group, which follow from route and range. A run begins with
+init, which fences an older run and ends its open transaction. Then it continues at the committed offsets of the group:
+exactly the records before them were sent. The group has no members.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ from streams.routes.replay_range import ReplayRange
 from streams.routes.targets import Sizes, Targets
 
 RECORDS_AT_ONCE = 1000
-"""Records of one Kafka transaction, which may exceed this by those of one frame."""
+"""The number of records in one Kafka transaction. The records of one frame more may exceed it."""
 
 Progress = Callable[[str, int, int], None]
-"""Called with the step, how far it is, and of how much."""
+"""A function that is called with the step, the work done, and the whole work."""
 
 
 @dataclass(slots=True)
 class ShardReplayed:
-    """What one run did in a shard."""
+    """The result of one run in a shard."""
 
     shard: int
     began_at: int
     """The WAL offset up to which earlier runs had sent."""
     end: int
-    """The WAL offset up to which the WAL was read: what is behind it had not taken effect yet."""
+    """The WAL offset up to which this run has read. Frames behind it had not taken effect yet."""
     messages: int = 0
     """Messages of the range, from `began_at` on."""
     sent: int = 0
     dead_letters: int = 0
     refused: Counter[str] = field(default_factory=Counter)
-    """Messages that were not sent, by reason; dead letters too."""
+    """The number of messages that were not sent, by reason, including dead letters."""
 
 
 class RouteReplay:
@@ -73,9 +73,8 @@ class RouteReplay:
         clock: Clock = time.monotonic,
         progress: Progress = lambda _step, _done, _total: None,
     ) -> None:
-        """`sized` gives the clients whose producers keep to sizes. A replay that is done is sent once more for each
-        number `again`. Raises ConfigError for a route that is not there.
-        """
+        """`sized` makes the clients whose producers keep to given sizes. With a number `again`, a finished replay is
+        sent once more. Raises ConfigError for a route that does not exist."""
         self._settings = settings
         self._rows = rows
         self._identity = rows.require_identity(settings.journal)
@@ -90,7 +89,7 @@ class RouteReplay:
         self._timeout_s = settings.request_timeout_ms / 1000
         self._name = replay_id(settings.journal, route, range_.digest(again))
         self.replayed: list[ShardReplayed] = []
-        """What this run did, shard by shard, also where it ended in an error."""
+        """The result of this run for each shard, also after an error."""
         routing = settings.routing
         alone = routing.model_copy(update={"routes": tuple(each for each in routing.routes if each.name == route)})
         self._targets = Targets(kafka, settings.model_copy(update={"routing": alone}))
@@ -103,10 +102,11 @@ class RouteReplay:
         )
 
     def run(self) -> None:
-        """Send what is left, shard after shard. What was sent before an error stays sent, and is known to the next run.
+        """Send the rest, one shard after the other. Records sent before an error stay sent, and the next run does not
+        repeat them.
 
-        Raises TopicError, GapError for a range that the WAL has no more, RouteStopError for what cannot be sent,
-        OperatingError.
+        Raises TopicError, GapError for a range that is not in the WAL any more, RouteStopError for a message that
+        cannot be sent, and OperatingError.
         """
         self._targets.check()
         marks = MarkReader(self._kafka, table_topic(self._settings.journal), self._clock)
@@ -159,7 +159,7 @@ class RouteReplay:
         sending: _Sending,
         replayed: ShardReplayed,
     ) -> None:
-        """Add the records of a frame, which are sent with those before them."""
+        """Add the records of a frame. They are sent together with those added before."""
         if frame.offset < sending.done:
             return
         facts = {frame.offset: FrameFacts(0, "", 0, frame.timestamp)}
@@ -200,7 +200,7 @@ class RouteReplay:
             self._open(sending, outgoing)
 
     def _committed(self, *, stable: bool = False) -> dict[int, int]:
-        """WAL offsets up to which this replay is done, by shard."""
+        """The WAL offset up to which this replay is done, by shard."""
         cluster = self._kafka.cluster()
         topic = wal_topic(self._settings.journal)
         try:
@@ -229,12 +229,12 @@ class RouteReplay:
 
 
 class _Sending:
-    """Records of one shard on their way into transactions, and how far those are committed."""
+    """Records of one shard that are gathered for transactions, and the WAL offset up to which they are committed."""
 
     def __init__(self, shard: int, name: str, topic: str, timeout_s: float) -> None:
         self.shard = shard
         self.done = 0
-        """The WAL offset up to which everything is sent."""
+        """The WAL offset up to which all records are sent."""
         self.records: list[Sent] = []
         self._name = name
         self._topic = topic
@@ -243,7 +243,7 @@ class _Sending:
         self._producer: TransactionalProducer | None = None
 
     def open(self, producer: TransactionalProducer) -> None:
-        """Send with `producer`: whoever had its id before does not any more, and nothing of it is open."""
+        """Send with `producer` from now on. Its init has fenced an older run and ended that run's open transaction."""
         self.close()
         self._producer = producer
         producer.init(self._timeout_s)
@@ -252,12 +252,12 @@ class _Sending:
         self.done = offset
 
     def add(self, records: Sequence[Sent], next_offset: int) -> None:
-        """Add the records that the frames before a WAL offset make."""
+        """Add the records of the frames before a WAL offset."""
         self.records += records
         self._next = next_offset
 
     def send(self) -> bool:
-        """Commit what waits with how far it goes; False if this producer is not to be used again."""
+        """Commit the gathered records with their WAL offset; False if this producer must not be used again."""
         if not self.records or self._producer is None:
             return True
         producer, timeout_s = self._producer, self._timeout_s

@@ -1,8 +1,8 @@
-"""The messages that took effect in a shard, from the WAL alone: a replay has no tables of that time.
+"""The messages that took effect in a shard, read from the WAL alone, because a replay has no old tables.
 
-The WAL is folded by the worker's own engine, from its first frame to the shard's mark, over a base that knows only
-which records live and what transactions have staged. So a message is told where the worker was told it: a plain one at
-its frame, one of a transaction where that was committed, one that never was not at all.
+The worker's own engine folds the WAL, from its first frame to the shard's mark. Its base only knows which records live
+and which operations transactions have staged. So a replay sees each message where the worker saw it: a plain one at its
+frame, one of a transaction at the COMMIT, and one of a rolled-back transaction not at all.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ _STAGED_PREFIX_BYTES = 11
 _PROGRESS_FRAMES = 256
 
 Told = Callable[[int, int], None]
-"""Called with the offsets that were read, and how many there are."""
+"""A function that is called with the number of offsets that were read, and the number of all."""
 
 
 class FrameMessages(NamedTuple):
-    """Messages of the range that took effect with a frame, and when that was appended, ms since 1970."""
+    """Messages of the range that took effect with one frame, and the time when the frame was appended, in ms since
+    1970."""
 
     offset: int
     timestamp: int
@@ -44,7 +45,7 @@ class FrameMessages(NamedTuple):
 
 
 class _Living:
-    """The rows that decide what takes effect, and no others."""
+    """A base with only those rows that decide which operations take effect."""
 
     def __init__(self) -> None:
         self._records = BitMap64()
@@ -74,7 +75,7 @@ class _Living:
 
 
 class ShardHistory:
-    """The history of one shard. Used once, by one thread."""
+    """The history of one shard. One thread uses it, once."""
 
     def __init__(
         self,
@@ -102,11 +103,11 @@ class ShardHistory:
         self._start = 0
         self._living = _Living()
         self._chunks: dict[int, int] = {}
-        """The offsets of frames that add parts of large bodies, by the part's id, while it is not deleted."""
+        """The offset of the frame that adds each part of a large body, by the part's id, until the part is deleted."""
         self._bodies: WalReader | None = None
 
     def require_range(self) -> None:
-        """Raises GapError if frames are gone that may have had messages of the range."""
+        """Raises GapError if deleted frames may have had messages of the range."""
         reader = self._kafka.reader(self._topic)
         try:
             start = self._start = reader.start_and_end(self._shard, self._timeout_s)[0]
@@ -122,10 +123,10 @@ class ShardHistory:
         raise self._gone("nothing else of the shard has taken effect")
 
     def frames(self, told: Told) -> Iterator[FrameMessages]:
-        """Frames with messages of the range, in WAL order; only after `require_range`.
+        """Frames with messages of the range, in WAL order. Call `require_range` before.
 
-        Raises GapError if a transaction of theirs began in what is gone, FrameError for what is no frame and was not
-        skipped.
+        Raises GapError if one of their transactions began in deleted frames, and FrameError for a record that is no
+        frame and was not skipped.
         """
         reader = self._kafka.reader(self._topic)
         fold: Fold | None = None
@@ -151,7 +152,8 @@ class ShardHistory:
         )
 
     def _begin(self, first: Frame | None) -> Fold:
-        """A fold that `first` can be the first frame of: of what came before only that is known."""
+        """A fold to which `first` can be applied as the first frame. It knows of earlier frames only what the trim has
+        kept."""
         mark = Mark(shard=self._shard, offset=self._start - 1)
         if self._start and first is not None:
             is_marker = first.count == 1 and first.operations[0].type == MARKER
@@ -185,7 +187,7 @@ class ShardHistory:
                 return None
             raise FrameError(error.reason, topic=self._topic, partition=self._shard, offset=record.offset) from None
 
-    # ---- what is gone ----------------------------------------------------------------------------------------------
+    # ---- deleted frames ----------------------------------------------------------------------------------------------
 
     def _require_behind(self, first: Frame, first_ms: int) -> None:
         """Raises GapError unless the range lies behind the first frame that is left."""
@@ -198,7 +200,7 @@ class ShardHistory:
             raise self._gone(f"what is left was appended at {moment(first_ms)} and later: begin after that")
 
     def _require_staged(self, fold: Fold, frame: Frame, record: LogRecord) -> None:
-        """Raises GapError for a COMMIT in the range some of whose operations were staged before the WAL's start."""
+        """Raises GapError if a COMMIT in the range settles operations that were staged before the WAL's start."""
         range_ = self._range
         if not range_.of_ids and not range_.from_ms <= record.timestamp < range_.to_ms:
             return

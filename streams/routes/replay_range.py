@@ -1,4 +1,4 @@
-"""The range of a replay: messages that took effect in a range of time, or those of a range of ids. Pure."""
+"""The range of a replay: messages that took effect in a range of time, or messages in a range of ids. Pure."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ _DIGEST_CHARACTERS = 16
 
 
 class ReplayRange(NamedTuple):
-    """Both ends of both ranges; the one that was not asked for holds everything."""
+    """The bounds of a range of time and of a range of ids. The one that was not asked for includes everything."""
 
     from_ms: int = 0
-    """When the frame with which a message took effect was appended, ms since 1970 by the broker: the first moment."""
+    """The first moment of the range, in ms since 1970: the broker's time of the frame with which a message took
+    effect."""
     to_ms: int = ID_MAX
-    """The first moment that is not in the range any more."""
+    """The first moment after the range."""
     first_id: int = 0
     last_id: int = ID_MAX
 
@@ -30,7 +31,7 @@ class ReplayRange(NamedTuple):
         return self.first_id <= message_id <= self.last_id and self.from_ms <= timestamp_ms < self.to_ms
 
     def digest(self, again: int) -> str:
-        """The replay's name: the same for the same range, and another one for each time that it is sent again."""
+        """A name for the range: the same for the same range, and a new one for each further time that it is sent."""
         told = hashlib.sha256(" ".join(map(str, (*self, again))).encode()).hexdigest()
         return told[:_DIGEST_CHARACTERS]
 
@@ -41,7 +42,7 @@ class ReplayRange(NamedTuple):
 
 
 def range_of_time(from_ms: int, to_ms: int) -> ReplayRange:
-    """Raises InvalidOperationError for an empty one."""
+    """The messages that took effect in a range of time. Raises InvalidOperationError for an empty range."""
     if from_ms >= to_ms:
         raise InvalidOperationError(
             f"the range is empty: it ends at {moment(to_ms)} and begins at {moment(from_ms)} (its end is not in it)"
@@ -50,7 +51,7 @@ def range_of_time(from_ms: int, to_ms: int) -> ReplayRange:
 
 
 def range_of_ids(first_id: int, last_id: int) -> ReplayRange:
-    """Raises InvalidOperationError for an empty one."""
+    """The messages in a range of ids. Raises InvalidOperationError for an empty range."""
     if not 0 < first_id <= last_id <= ID_MAX:
         raise InvalidOperationError(
             f"the range of ids {first_id} to {last_id} is empty: ids are 1 to {ID_MAX}, the smaller one first"

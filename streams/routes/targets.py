@@ -1,7 +1,8 @@
-"""The topics that routes send to, as the cluster has them: whether they are there, how many partitions, how large.
+"""The topics that routes send to, as the cluster describes them: whether they exist, their partitions, and their size
+limits.
 
-Checked when the worker starts, refreshed now and then, and asked again when a transaction with records for them failed.
-A topic whose name a template makes is asked for when the first message names it.
+They are checked when the worker starts, refreshed now and then, and looked up again after a transaction with records
+for them has failed. A topic whose name comes from a template is looked up when the first message names it.
 """
 
 from __future__ import annotations
@@ -24,24 +25,24 @@ from journal.topics.foreign import fault_of_topic, hidden_topic
 log = logging.getLogger(__name__)
 
 BATCH_OVERHEAD_BYTES = 512
-"""Bytes that a batch may take beside what librdkafka counts: more than it does."""
+"""An upper bound for the bytes of a batch that librdkafka does not count."""
 
 FAULTS_KEPT = 1000
-"""Most unfit topics whose fault is remembered. A topic's name has up to 249 bytes."""
+"""The most unfit topics whose fault is remembered. A topic's name has up to 249 bytes."""
 
 _BATCH_BYTES_MIN = 1024
 
 _BEFORE_LIMITS = frozenset((Reason.RETURNED, Reason.HOPS))
-"""Reasons that refuse a message whatever its topic takes."""
+"""Reasons of refusals that do not depend on a topic's size limit."""
 
 
 class Sizes(NamedTuple):
     """What a producer may send to all targets."""
 
     record_bytes_max: int
-    """The largest record that one of them takes."""
+    """The largest record that at least one target takes."""
     batch_bytes_max: int
-    """The largest batch of several records that each of them takes."""
+    """The largest batch of several records that every target takes."""
 
 
 class Targets:
@@ -53,7 +54,7 @@ class Targets:
         self._timeout_s = settings.request_timeout_ms / 1000
         self._lock = threading.Lock()
         self.bytes_max: dict[str, int] = {}
-        """max.message.bytes of each topic that is known; changes where it stands."""
+        """The max.message.bytes of each known topic. Other parts hold this dictionary, so it is changed in place."""
         self._partitions: dict[str, int] = {}
         self._compacted: frozenset[str] = frozenset()
         self._faults: dict[str, str] = {}
@@ -63,7 +64,7 @@ class Targets:
     # ---- asking the cluster ----------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Ask for every topic that the configuration names. Raises TopicError with what mends it."""
+        """Look up every topic that the configuration names. Raises TopicError with the command that mends it."""
         routing = self._settings.routing
         wanted = fixed_topics(routing)
         self.look_up(wanted)
@@ -92,25 +93,27 @@ class Targets:
                     self._partitions[topic] = state.partitions
                     self.bytes_max[topic] = int(state.config["max.message.bytes"])
                 if not fault:
-                    self._faults.pop(topic, None)  # last: who sees none, unlocked, finds the rest
+                    # this is set last, so that a thread that reads without the lock finds everything else
+                    self._faults.pop(topic, None)
             compacted = {topic for topic, state in found.items() if _is_compacted(state)}
             self._compacted = (self._compacted - set(wanted)) | compacted
             self._forget_some(len(wanted))
 
     def _forget_some(self, looked_at: int) -> None:
-        """Forget the oldest faults: a template makes topics of what senders write, so any number may be missing."""
+        """Forget the oldest faults. A template makes topic names from messages, so there may be any number of missing
+        topics."""
         while len(self._faults) > max(looked_at, FAULTS_KEPT):
             topic = next(iter(self._faults))
             self._partitions.pop(topic, None)
             self.bytes_max.pop(topic, None)
-            del self._faults[topic]  # last, as above
+            del self._faults[topic]  # this is set last, as above
 
     def _describe(
         self, cluster: Cluster, topics: list[str], until: float
     ) -> tuple[dict[str, TopicState], dict[str, str]]:
-        """The topics that exist, and what is wrong with those that the cluster does not let us see.
+        """The topics that exist, and the faults of those that the cluster does not let us see.
 
-        One that is refused has all of its request refused, so it is looked for by halves.
+        The cluster refuses a whole request if it refuses one topic, so that topic is found by halving the request.
         """
         try:
             return cluster.describe(topics, max(0.001, until - time.monotonic())), {}
@@ -129,29 +132,29 @@ class Targets:
         self.look_up(known)
 
     def refresh_suspected(self) -> None:
-        """`refresh` if there is reason to. Raises OperatingError."""
+        """Call `refresh` if a transaction has failed since the last look. Raises OperatingError."""
         if self._suspected:
             self.refresh()
             self._suspected = False
 
     def suspect(self) -> None:
-        """Note that a transaction with records for the targets failed: they may have changed."""
+        """Note that a transaction with records for the targets failed, because they may have changed."""
         self._suspected = True
 
     def refuse(self, topic: str, reason: str) -> None:
-        """Note that the broker takes no records for a topic; that counts until `try_again`."""
+        """Note that the broker refuses records for a topic. No record goes there until `try_again`."""
         self._refused[topic] = f"topic {topic} refuses records: {reason}"
 
     def try_again(self) -> None:
-        """Forget what was wrong with topics: it may have been mended."""
+        """Forget the faults of topics, because they may have been mended."""
         self._refused.clear()
         self._suspected = True
 
     # ---- what is known ---------------------------------------------------------------------------------------------
 
     def ready(self) -> dict[str, int]:
-        """Partitions of topics that take any record that is not too large."""
-        with self._lock:  # other shards look up topics of templates meanwhile
+        """The number of partitions of each topic that takes any record that is not too large."""
+        with self._lock:  # it is a copy, because other shards may add topics meanwhile
             return {
                 topic: partitions
                 for topic, partitions in self._partitions.items()
@@ -165,7 +168,7 @@ class Targets:
         return self._partitions[topic]
 
     def fault(self, topic: str, *, keyless: bool = False) -> str:
-        """Why nothing can be sent to a topic that is known; empty: it can."""
+        """Why no record can be sent to a known topic; empty if records can be sent."""
         if fault := self.unfit(topic) or self._refused.get(topic):
             return fault
         if keyless and topic in self._compacted:
@@ -173,7 +176,7 @@ class Targets:
         return ""
 
     def unfit(self, topic: str) -> str:
-        """Why a topic that is known cannot be a target, as the cluster has it; empty: it can."""
+        """Why a known topic cannot be a target, by its description in the cluster; empty if it can."""
         if fault := self._faults.get(topic):
             return fault
         return "" if topic in self._partitions else f"topic {topic} is asked for again"
@@ -186,7 +189,7 @@ class Targets:
         return Sizes(max([limits.row_message_bytes_max, *known]), max(batch, _BATCH_BYTES_MIN))
 
     def _misfits(self, routing: RoutingConfig) -> list[str]:
-        """What is wrong with the topics of targets."""
+        """The faults of the topics of targets."""
         faults = []
         for route in routing.routes:
             for target in route.targets:
@@ -201,7 +204,7 @@ class Targets:
 
 
 def fixed_topics(routing: RoutingConfig) -> dict[str, str]:
-    """The topics that routes name, dead letters' too, and a route that does."""
+    """The topics that routes name, also for dead letters, each with a route that names it."""
     topics: dict[str, str] = {}
     for route in routing.routes:
         named = [Template(target.topic).fixed or "" for target in route.targets]
@@ -214,7 +217,8 @@ def fixed_topics(routing: RoutingConfig) -> dict[str, str]:
 
 
 def topics_of(outcomes: Iterable[OutgoingRecord | RouteRefusal]) -> set[str]:
-    """The topics on which the outcomes of a message depend: refusals' too, as a topic's limit may be the reason."""
+    """The topics on which the outcomes of a message depend. Those of refusals count too, because a topic's limit may be
+    the reason."""
     topics: set[str] = set()
     for outcome in outcomes:
         if isinstance(outcome, OutgoingRecord):
@@ -228,7 +232,7 @@ def topics_of(outcomes: Iterable[OutgoingRecord | RouteRefusal]) -> set[str]:
 
 
 def refresh_quietly(targets: Targets) -> None:
-    """Refresh the targets. A failure is logged only: the next refresh comes."""
+    """Refresh the targets. A failure is only logged, because the next refresh follows soon."""
     try:
         targets.refresh()
     except OperatingError as error:

@@ -1,4 +1,4 @@
-"""A worker's routes: made and checked when it starts, and reported to the control rows while it runs."""
+"""A worker's routes: they are made and checked when it starts, and reported to the control rows while it runs."""
 
 from __future__ import annotations
 
@@ -23,18 +23,19 @@ from streams.routes.targets import Sizes, Targets, refresh_quietly
 log = logging.getLogger(__name__)
 
 REPORT_EVERY_S = 2.0
-"""How soon `routes status` shows what was sent."""
+"""How long it takes until `routes status` shows what was sent."""
 
 REFRESH_EVERY_S, REFRESH_EVERY_S_MAX = 5.0, 60.0
-"""How soon a topic's new max.message.bytes counts, and the partitions of one that was made anew or got more. What makes
-a transaction fail is found out at once."""
+"""How often the targets are looked at again, so that a new max.message.bytes, new partitions, or a topic that was
+deleted and created again is noticed. A change that makes a transaction fail is noticed at once."""
 
 _REFRESHED_A_S = 20
-"""Topics that are looked at in a second, on average: with many, which templates make, more seldom."""
+"""The average number of topics that are looked at per second. If templates make many topics, each is looked at less
+often."""
 
 
 class WorkerRoutes:
-    """The routes of all shards of a worker. `tick` and `outgoing` are called by the thread that drives the worker."""
+    """The routes of all shards of a worker. The thread that drives the worker calls `tick` and `outgoing`."""
 
     def __init__(
         self,
@@ -69,17 +70,17 @@ class WorkerRoutes:
         """The router that all shards share, so that the names it keeps are bounded once for the whole process."""
 
     def check(self) -> None:
-        """Raises TopicError for a target that cannot be, OperatingError."""
+        """Look up the targets. Raises TopicError for a topic that cannot be a target, OperatingError."""
         self.targets.check()
 
     def outgoing(self, shard: int) -> ShardOutgoing:
-        """A shard's routes, from now on counted anew."""
+        """The routes of a shard, with new counts."""
         routes = [route.name for route in self._settings.routing.routes]
         counts = self._counts[shard] = ShardCounts(routes, self._wall_ms)
         return ShardOutgoing(shard, self._settings.journal, self._router.reading, self.targets, counts, routes)
 
     def producer(self, transactional_id: str, sizes: Sizes) -> TransactionalProducer:
-        """A producer whose records and batches every target takes."""
+        """A producer that keeps to the record and batch sizes of every target."""
         return self._sized(sizes).transactional_producer(transactional_id)
 
     # ---- reports ---------------------------------------------------------------------------------------------------
@@ -90,11 +91,11 @@ class WorkerRoutes:
         return {shard: counts.status(self._uuid, shard, node, now) for shard, counts in list(self._counts.items())}
 
     def forget(self, shard: int) -> None:
-        """The shard is another worker's: that one reports it."""
+        """Note that another worker has the shard now, and reports its counts."""
         self._counts.pop(shard, None)
 
     def tick(self) -> None:
-        """Report what has changed, and look at the targets again, when it is time; in the background."""
+        """Report changed counts and look at the targets again, when it is time. Both run in the background."""
         if self._under_way is not None and not self._under_way.done():
             return
         now = self._clock()
@@ -109,13 +110,14 @@ class WorkerRoutes:
                 self._under_way = self._in_background(partial(self._report, changed))
 
     def close(self) -> None:
-        """Report for the last time."""
+        """Write the last report."""
         if self._under_way is not None:
             self._under_way.result()
         self._report([shard for shard, counts in self._counts.items() if counts.changed])
 
     def _report(self, shards: list[int]) -> None:
-        """Nothing depends on a report: what cannot be written now comes with the next one."""
+        """Write a report. Nothing depends on it: if it cannot be written now, the next report contains the same
+        counts."""
         statuses = {}
         for shard in shards:
             counts = self._counts.get(shard)

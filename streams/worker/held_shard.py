@@ -1,6 +1,7 @@
-"""One shard in a worker's hands: the checkpoint or recovery that runs beside, and where it must be read from next.
+"""One shard that a worker has: its checkpoint or recovery in the background, and the offset from which it must be read
+next.
 
-At most one of the two is under way, and nothing else is asked of the shard until it is over.
+A shard has at most one of the two under way, and no other call is made for it until that has ended.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ from streams.worker.shard_standing import ShardState
 from streams.worker.skips import ShardSkips
 
 CHECKPOINT_WAIT_S = 1.0
-"""How old a checkpoint may become while new frames of its shard wait for it, and with them all that this worker does.
-Then they are left out, and read again when it is over: a broker may take long to answer, an agent may never return.
-Checkpoints that began together use up this time together, however many of them are slow."""
+"""How long new frames of a shard wait for its checkpoint under way, together with all else that the worker does. After
+that time the frames are left out, and read again after the checkpoint: a broker may take long to answer, and an agent
+may never return. Checkpoints that began at the same time share this limit."""
 
 RECOVERY_RETRY_S = 1.0
-"""The pause before a recovery that Kafka did not allow is tried again."""
+"""The pause before the next try of a recovery that failed because of Kafka."""
 
 
 class ShardOwner(Enum):
-    """The worker that has the shard, as far as this one has heard."""
+    """Which worker has the shard, as far as this worker knows."""
 
     THIS = "this worker"
     UNKNOWN = "a rebalance has revoked it, and has not said whose it is now"
@@ -39,42 +40,44 @@ class ShardOwner(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ShardTasks:
-    """How the shards of a worker run what takes time."""
+    """How the shards of a worker run their checkpoints and recoveries."""
 
     checkpointing: InBackground
     recovering: InBackground
     clock: Clock
     fenced_pause_s: float
-    """How long a fenced shard waits for being revoked."""
+    """How long a fenced shard waits for its revocation."""
 
 
 class HeldShard:
-    """A shard that the worker has open. Used by the thread that drives the worker."""
+    """A shard that the worker has open. The thread that drives the worker uses it."""
 
     def __init__(self, shard: ShardWorker, tasks: ShardTasks) -> None:
         self.shard = shard
         self.owner = ShardOwner.THIS
         self.seek: int | None = None
-        """The WAL offset from which the shard must be read; nothing else of it is applied before that is told."""
+        """The WAL offset from which the shard must be read. Until the reader was told this, other records of the shard
+        are ignored."""
         self.waiting = ""
-        """Why the shard cannot be recovered now; empty: it can."""
+        """The reason for which the shard cannot be recovered now; empty if it can."""
         self._tasks = tasks
         self._checkpoint: Future[bool] | None = None
         self._begun_at = 0.0
-        """When that checkpoint began."""
+        """When the checkpoint under way began."""
         self._recovery: Future[int | Exception] | None = None
         self._is_late = False
-        """Whether frames were left out, because of the checkpoint that is under way."""
+        """Whether frames were left out because a checkpoint was under way."""
         self._kept_at: int | None = None
-        """The WAL offset that was committed as the shard came back without a recovery: another worker may have had it
-        meanwhile."""
+        """The committed WAL offset at the time when the shard came back without a recovery. Another worker may have had
+        the shard in between."""
         self._retry_at: float | None = None
-        """When to recover; None: there is no need to, or it is under way."""
+        """When to recover; None if no recovery is needed, or one is under way."""
 
-    # ---- the shard comes and goes ----------------------------------------------------------------------------------
+    # ---- assignment and revocation
+    # ------------------------------------------------------------------------------------
 
     def assign(self, *, mine: bool) -> None:
-        """A rebalance has said whose the shard is."""
+        """Note which worker a rebalance has given the shard to."""
         self.owner = ShardOwner.THIS if mine else ShardOwner.OTHER
         self._is_late = False
         self._kept_at = self.shard.committed if mine else None
@@ -82,7 +85,7 @@ class HeldShard:
             self.drop_recovery()
 
     def resume(self) -> bool:
-        """Go on where the shard was, if it can; whether it recovers."""
+        """Continue where the shard was, if possible; returns whether it must recover first."""
         is_idle = self.is_idle()
         if self._recovery is not None:
             return True
@@ -94,28 +97,29 @@ class HeldShard:
         return offset is None
 
     def revoke(self) -> Future[bool] | None:
-        """Checkpoint what was gathered, and do nothing more until it is known whose the shard is; that checkpoint."""
+        """Checkpoint the gathered frames, and do nothing more until the new owner is known; returns the checkpoint."""
         self.owner, self.seek, self._retry_at, self.waiting = ShardOwner.UNKNOWN, None, None, ""
         if self.is_idle():
             self._begin_checkpoint(now=True)
         return self._checkpoint
 
     def drop_recovery(self) -> None:
-        """Drop a recovery that has not begun: it would fence whoever has the shard by then."""
+        """Drop a recovery that has not begun, because it would fence a later owner of the shard."""
         if self._recovery is not None and self._recovery.cancel():
             self._recovery = None
 
     def give_up(self) -> Future[int | Exception] | None:
-        """The worker stops: drop a recovery that has not begun, and end another one early; that one."""
+        """Called when the worker stops: drop a recovery that has not begun, or end a running one early; returns the
+        running one."""
         if self._recovery is not None:
             self.shard.give_up()
             self.drop_recovery()
         return self._recovery
 
-    # ---- what there is to do ---------------------------------------------------------------------------------------
+    # ---- work --------------------------------------------------------------------------------------------------------
 
     def is_read(self) -> bool:
-        """Whether the shard is read on from where it was, once its checkpoint is over."""
+        """Whether records of the shard can be applied now. It waits for a checkpoint under way, up to the limit."""
         if self.owner is not ShardOwner.THIS or self._recovery is not None or self._is_late:
             return False
         if self._checkpoint is not None:
@@ -127,18 +131,18 @@ class HeldShard:
         return self.seek is None and self._retry_at is None and self._recovery is None
 
     def take(self, records: Sequence[Prepared]) -> None:
-        """Apply records, and checkpoint if that is due. The shard is read."""
+        """Apply records, and checkpoint if that is due. Call it only if `is_read`."""
         self.seek = self.shard.take(records)
         self._checkpoint_if_due()
 
     def stop_unreadable(self, error: CorruptionError) -> None:
-        """Stop behind a checkpoint of what was gathered. The shard is read."""
+        """Stop, after a checkpoint of the gathered frames. Call it only if `is_read`."""
         self.shard.stop_unreadable(error)
         self._checkpoint_if_due()
 
     def allow_skips(self, skips: ShardSkips) -> None:
-        """Give the shard what operators have asked for, unless its checkpoint is under way. If that stops it, the
-        requests are read again."""
+        """Pass on the requests of operators to the shard, unless its checkpoint is under way; the next reading of
+        requests then comes soon enough."""
         if self._checkpoint is not None and not self._checkpoint.done():
             return
         self._finish_checkpoint()
@@ -146,7 +150,8 @@ class HeldShard:
             self.recover()
 
     def tick(self, now: float) -> float | None:
-        """Do what time asks for; seconds until a checkpoint is due, None if none will be."""
+        """Do the work that is due at this time; returns the seconds until a checkpoint is due, or None if none will
+        be."""
         if not self.is_idle():
             return None
         if self.shard.wants_retry or (self._retry_at is not None and now >= self._retry_at):
@@ -155,25 +160,25 @@ class HeldShard:
             self._checkpoint_if_due()
         return None if self._is_busy() else self.shard.due_in()
 
-    # ---- what there is to tell -------------------------------------------------------------------------------------
+    # ---- state -------------------------------------------------------------------------------------------------------
 
     @property
     def is_awaited(self) -> bool:
-        """Whether the shard is to go on as soon as what is under way is over: it recovers, or frames were left out."""
+        """Whether the shard waits for background work to end: it recovers, or frames were left out."""
         return self._recovery is not None or self._is_late
 
     @property
     def is_held_up(self) -> bool:
-        """Whether something of the shard is still under way: its copy is in use until that is over."""
+        """Whether a checkpoint or recovery is still running, so that the shard's copy is in use."""
         return any(future is not None and not future.done() for future in (self._checkpoint, self._recovery))
 
     @property
     def checkpoint(self) -> Future[bool] | None:
-        """The checkpoint that is under way, or that has ended and whose result was not handled yet; else None."""
+        """The checkpoint that is under way, or that has ended but was not handled yet; else None."""
         return self._checkpoint
 
     def is_idle(self) -> bool:
-        """Whether nothing of the shard is under way, once what is over has been settled."""
+        """Handle a checkpoint or recovery that has ended; returns whether none is under way now."""
         if self._checkpoint is not None and self._checkpoint.done():
             self._finish_checkpoint()
         if self._recovery is not None and self._recovery.done():
@@ -210,25 +215,27 @@ class HeldShard:
                 self.seek = self.shard.next_offset
 
     def _settle(self, done: bool) -> None:
-        """Do what the end of a checkpoint asks for. A shard that is not this worker's now waits for `assign`."""
+        """Do what must follow a checkpoint. A shard that this worker may have lost waits for `assign`."""
         if self.owner is not ShardOwner.THIS:
             return
         is_fenced = self.shard.state is ShardState.FENCED
         if is_fenced and self._kept_at != self.shard.committed:
-            # the owner that fenced this one most likely got the shard in a rebalance that has not reached us yet
+            # another worker most likely got the shard in a rebalance of which this worker does not know yet
             self._retry_at = self._tasks.clock() + self._tasks.fenced_pause_s
         elif is_fenced or not done:
-            # a kept one was fenced by whoever had it between two rebalances: it was ours again after that
+            # a shard that came back was fenced by the worker that had it between two rebalances; it is this worker's
+            # again
             self.recover()
 
     def recover(self) -> None:
-        """Begin to recover; `seek` tells when that has ended well."""
+        """Begin a recovery. When it has succeeded, `seek` has the offset to read from."""
         self._retry_at = self._kept_at = None
         self._recovery = self._tasks.recovering(self._recovered)
         self.is_idle()
 
     def _recovered(self) -> int | Exception:
-        """The WAL offset to read from, or the error that keeps the shard from recovering, which has dealt with it."""
+        """The WAL offset to read from, or the error that prevents the recovery. The shard has handled that error
+        already."""
         try:
             return self.shard.recover()
         except KNOWN as error:

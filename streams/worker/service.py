@@ -1,4 +1,4 @@
-"""The worker as a process: settings to a running Faust app."""
+"""The worker as a process: it makes a Faust app from the settings, and runs it."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ from streams.worker.worker import Worker
 log = logging.getLogger(__name__)
 
 RECOVERIES_AT_ONCE = 8
-"""The most recoveries at once. One mostly waits, for seconds where the broker ends a dead worker's transaction; but it
-reads a table with a consumer of its own, which needs memory. They have threads of their own: building a copy anew takes
-minutes, in which other shards want their checkpoints."""
+"""The most recoveries at the same time. A recovery mostly waits, for seconds if the broker must end a dead worker's
+transaction first, but it reads a table with a consumer of its own, which needs memory. Recoveries have threads of their
+own, because building a copy anew takes minutes, in which other shards need checkpoints."""
 
 
 WORKER_DESCRIPTORS = 100
 """Files and connections of a worker, besides those of its shards."""
 
 SHARD_DESCRIPTORS = SHARD_FILES + 16
-"""Files and connections of one shard: its copy's files, and what RocksDB and a producer have open besides. With many
-brokers a producer has some more: each shard has its leader, so it is connected to few of them."""
+"""Files and connections of one shard: the files of its copy, and those of RocksDB and a producer besides. Each shard's
+partition has one leader, so its producer is connected to few brokers, even in a large cluster."""
 
 
 def run_service(
@@ -59,10 +59,11 @@ def run_service(
     beside: AbstractContextManager[Callable[[], None]] | None = None,
     reading: Sequence[str] | None = None,
 ) -> None:
-    """Run a worker of a journal until SIGTERM or SIGINT. Raises what ends it before, or keeps it from starting.
+    """Run a worker of a journal until SIGTERM or SIGINT. Raises the error that ends it before, or keeps it from
+    starting.
 
-    Once nothing keeps it from starting, what is `beside` it is entered; what that gives is called when it is to end.
-    `reading` is the command of its reader, a process of its own; without one this process reads the WAL too.
+    `beside` is entered when the worker can start; the function that it gives is called when the worker shall end.
+    `reading` is the command of a reader process; without it this process reads the WAL itself.
 
     With `standby` it keeps warm copies of the shards that other workers own. With `trim_every_ms` it trims the WAL.
     """
@@ -103,7 +104,7 @@ def run_service(
 
 
 def _run_here(shell: WorkerShell, settings: Settings, name: str, shards: int, on_signal: Callable[[], None]) -> None:
-    # Faust, which takes its time to import: with a reader that one alone needs it
+    # the import loads Faust, which takes time; if there is a reader process, only that one needs it
     from streams.reading.app import run_worker
     from streams.reading.group_settings import group_settings
 
@@ -122,9 +123,9 @@ def make_worker(
     standby: bool = False,
     tell: OperationAgents | None = None,
 ) -> Worker:
-    """The shell, with its local copies under `slot`. `tell` tells a service's agents what happened.
+    """Make the worker's shell, with its local copies under `slot`. `tell` calls a service's agents.
 
-    Raises DescriptorsError, TopicError for a route whose topic cannot be, ConfigError.
+    Raises DescriptorsError, TopicError for a route's topic that cannot be a target, ConfigError.
     """
     timeout_s = settings.request_timeout_ms / 1000
     shards = identity.shards
@@ -157,7 +158,7 @@ def make_worker(
 
     checkpointing: InBackground = in_daemon_thread
     if tell is None:
-        # a place for each: the shards of a broker that does not answer must not have all of them
+        # each shard gets a thread, so that shards whose broker does not answer do not block the others
         checkpointing = ThreadPoolExecutor(identity.shards, thread_name_prefix="worker-checkpoint").submit
 
     def replica(shard: int, copy: LocalStore) -> Replica:
@@ -180,7 +181,7 @@ def make_worker(
 
 
 def make_worker_routes(kafka: Kafka, settings: Settings, identity: Identity) -> WorkerRoutes:
-    """The routes, not checked against the cluster yet. Raises ConfigError."""
+    """Make the routes, without checking them against the cluster. Raises ConfigError."""
     clients = kafka_of(settings)
 
     def sized(sizes: Sizes) -> Kafka:

@@ -1,4 +1,5 @@
-"""One shard's checkpoints: frames in, rows and a mark out, in one Kafka transaction each, and then the local copy.
+"""One shard's checkpoints: frames in, rows and a mark out, for each checkpoint in one Kafka transaction, and then in
+the local copy.
 
     recover      fence the previous owner, read the table, make the fold         shard_table, shard_checkpoint
     take         frames into the fold                                            shard_frames
@@ -6,9 +7,9 @@
     an error     what it means, and what the shard does about it                 shard_failures
     its state    running, recovering, stopped by what                            shard_standing
 
-After an assignment and after every outcome that is not known, nothing held in memory counts: `recover` fences the
-previous owner, reads the table partition to its end, and says where to read the WAL from. A frame that the journal
-cannot mean (garbage, a gap) stops the shard, with everything before it checkpointed, until an operator has it skipped.
+After an assignment and after every unknown outcome, all state in memory is dropped: `recover` fences the previous
+owner, reads the table partition to its end, and gives the WAL offset to read from. A frame that cannot be right
+(garbage, a gap) stops the shard after all frames before it are checkpointed, until an operator has it skipped.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ from streams.worker.shard_table import ShardTable
 log = logging.getLogger(__name__)
 
 FAILURES_ALONE = 2
-"""How often the checkpoint of one group must have failed before the worker says so: any checkpoint may fail once."""
+"""How many times the checkpoint of a single group must have failed before the worker reports it, because any checkpoint
+may fail once."""
 
 RECENT_BYTES_MAX = 128 * 1024 * 1024
 """Bytes of rows of updates that one worker with all shards remembers; each shard has an equal share."""
@@ -50,7 +52,7 @@ RECENT_BYTES_MAX = 128 * 1024 * 1024
 class ShardWorker:
     """The worker's part for one shard. Not thread-safe: the thread that drives the worker owns it.
 
-    It has as many attributes as it has parts and collaborators; what changes as frames come is in the parts.
+    Its many attributes are its parts and collaborators; the state that changes with each frame is in the parts.
     """
 
     def __init__(
@@ -70,17 +72,19 @@ class ShardWorker:
         self._frames = ShardFrames(shard, config, clock)
         self._committed = -1
         self._not_beyond: tuple[int, RouteStopError] | None = None
-        """The WAL offset up to which frames are applied, and the error that stops the shard there."""
+        """The WAL offset up to which frames may be applied, and the error that stops the shard there."""
         self._stopping: Callable[[], None] | None = None
-        """Stops the shard once what was gathered is checkpointed; nothing more is applied before that."""
+        """The function that stops the shard after the checkpoint of the gathered frames. No more frames are applied
+        before that."""
 
     # ---- recovery --------------------------------------------------------------------------------------------------
 
     def recover(self) -> int:
-        """Fence the previous owner, bring the local copy up to the table's end; the WAL offset to read from.
+        """Fence the previous owner, and bring the local copy up to the table's end; returns the WAL offset to read
+        from.
 
-        Raises OperatingError when Kafka does not allow it now, CorruptionError when the topics do not fit together,
-        ClosedError once it was given up.
+        Raises OperatingError if Kafka does not allow it now, CorruptionError if WAL and table do not fit together, and
+        ClosedError after `give_up`.
         """
         if self.state is ShardState.STOPPED:
             self._not_beyond = None
@@ -117,21 +121,22 @@ class ShardWorker:
         return mark.offset + 1
 
     def give_up(self) -> None:
-        """End a recovery that is under way soon: the worker stops. Thread-safe."""
+        """End a running recovery soon, because the worker stops. Thread-safe."""
         self._table.give_up()
 
     # ---- frames ----------------------------------------------------------------------------------------------------
 
     @property
     def wants_unsorted(self) -> bool:
-        """Whether frames are to come as they lie in the WAL: operations are told, or one of them is to be skipped."""
+        """Whether frames must come as they are in the WAL, because agents or routes are told the operations, or because
+        an operator has asked to skip a frame."""
         return self._frames.tells or any(offset > self._committed for offset in self._frames.skips)
 
     def take(self, records: Sequence[Prepared]) -> int | None:
-        """Apply frames; the checkpoint comes later. Ignored unless running.
+        """Apply frames; the checkpoint follows later. A shard that does not run ignores them.
 
-        Gives the WAL offset from which the rest must come again, if it must: a checkpoint takes no more and is due, or
-        frames are sorted and are not to be.
+        Returns None, or the WAL offset from which the rest must be read again: the checkpoint is full and due, or the
+        frames are sorted and must not be.
         """
         frames = self._frames
         fold = frames.fold
@@ -157,7 +162,7 @@ class ShardWorker:
     # ---- checkpoints -----------------------------------------------------------------------------------------------
 
     def due_in(self) -> float | None:
-        """Seconds until a checkpoint is due, None if nothing was gathered or a group is incomplete."""
+        """Seconds until a checkpoint is due; None if no frames are gathered or a group is incomplete."""
         fold, gathered = self._frames.fold, self._frames.gathered
         if self.state is not ShardState.RUNNING or gathered.since is None or fold is None:
             return None
@@ -168,7 +173,7 @@ class ShardWorker:
         return max(0.0, gathered.since + self._config.checkpoint_interval_s - self._clock())
 
     def checkpoint_if_due(self, *, now: bool = False) -> bool:
-        """Checkpoint if it is time, or if there is anything and `now`; False if the shard must recover."""
+        """Checkpoint if it is time, or with `now` if any frame is gathered. False if the shard must recover."""
         due, fold = self.due_in(), self._frames.fold
         if fold is not None and due is not None and (now or due <= 0):
             self._checkpoint(fold)
@@ -178,7 +183,7 @@ class ShardWorker:
         return self.state is not ShardState.RECOVERING
 
     def _checkpoint(self, fold: Fold) -> None:
-        """One Kafka transaction with all row changes and the mark last, then one local batch."""
+        """Make a checkpoint: one Kafka transaction with all row changes and the mark last, then one local batch."""
         changes: Sequence[Change] = ()
         packed = cache(lambda: self._store.packed(changes))
         try:
@@ -188,7 +193,7 @@ class ShardWorker:
                 self._frames.gathered.facts,
                 changes,
                 packed,
-                # where a route stops the shard again and again, rows would be sent in vain each time
+                # if a route stops the shard again and again, rows sent before would be sent in vain each time
                 routes_first=isinstance(self.stopped_by, RouteStopError),
                 wants_reports=self._frames.size.wants_reports,
             )
@@ -198,7 +203,8 @@ class ShardWorker:
             self._meet(ShardStep.CHECKPOINT, error, rows=len(changes))
             return
         finally:
-            packed.cache_clear()  # an error that is kept would keep the batch, and that holds the directory's lock
+            # an error that is kept would keep the batch in memory, and the batch holds the directory's lock
+            packed.cache_clear()
         self._frames.checkpointed(fold)
         if not done.is_clean:
             self._standing.become(ShardState.RECOVERING)
@@ -215,9 +221,10 @@ class ShardWorker:
     # ---- errors ----------------------------------------------------------------------------------------------------
 
     def _meet(self, step: ShardStep, error: Any, *, offset: int = -1, rows: int = 0) -> None:
-        """Do what the table of errors says. `offset` is the WAL offset of a frame, `rows` counts those of a checkpoint.
+        """Do what the table of errors (`shard_failures`) says. `offset` is the WAL offset of a frame; `rows` is the
+        number of rows of a checkpoint.
 
-        Raises `error` itself if it is a fault of the program.
+        Raises `error` itself if the table does not know it, because it is then a fault of the program.
         """
         meaning = meaning_of(step, error)
         if meaning is None:
@@ -250,7 +257,7 @@ class ShardWorker:
         self._standing.become(ShardState.RECOVERING)
 
     def _stop_behind_checkpoint(self, stop: Callable[[], None]) -> None:
-        """Stop once what came before is checkpointed, which is due now; at once if nothing did that can be."""
+        """Stop after a checkpoint of the gathered frames, which is due now; at once if no checkpoint is possible."""
         if self.due_in() is None:
             stop()
         else:
@@ -263,7 +270,8 @@ class ShardWorker:
         log.error("look at the record, then: kafka-journal repair skip -j %s %d %d", name, self.shard, offset)
 
     def _go_back_before(self, error: RouteStopError) -> None:
-        """The fold has no undo: from the last mark again, up to before the group of the frame that stops the shard."""
+        """Prepare to apply frames again from the last mark, up to the group before the frame that stops the shard. The
+        fold has no undo, so it must be made anew."""
         before = [offset for offset in self._frames.gathered.group_ends if offset < error.offset]
         self._not_beyond = (before[-1] if before else self._committed, error)
 
@@ -273,7 +281,7 @@ class ShardWorker:
             self._frames.size.take_one_group_to(self._frames.fold.mark.offset)
 
     def _is_refused(self, error: FatalProducerError) -> bool:
-        """Whether the checkpoint failed because the broker refuses what a route or an agent sends."""
+        """Whether the checkpoint failed because the broker refuses a record of a route or an agent."""
         topic = error.refused_topic
         if not topic:
             return False
@@ -282,13 +290,14 @@ class ShardWorker:
         return self._agents.blame(topic, str(error))
 
     def _ask_targets(self) -> None:
-        """The checkpoint failed as a smaller one would have."""
+        """Note that the checkpoint failed for a reason other than its size, and that the targets must be looked at."""
         self._frames.size.failed_of_any_size()
         if self._outgoing is not None:
             self._outgoing.targets.suspect()
 
     def _take_less(self, error: OperatingError, rows: int) -> None:
-        """The checkpoint failed, maybe for its size: take less, and say so if nothing less can be tried."""
+        """Note that the checkpoint may have failed because of its size: the next one is smaller. If it cannot be
+        smaller, this is reported."""
         fold, size, outgoing = self._frames.fold, self._frames.size, self._outgoing
         assert fold is not None
         size.failed(self._frames.gathered_bytes(fold), len(self._frames.gathered.group_ends))
@@ -300,7 +309,8 @@ class ShardWorker:
             log.error("%s", stop)
             self._standing.say(stop)
 
-    # ---- what stops it, and what mends that ------------------------------------------------------------------------
+    # ---- stops and their end
+    # ------------------------------------------------------------------------------------------
 
     @property
     def state(self) -> ShardState:
@@ -309,30 +319,30 @@ class ShardWorker:
 
     @property
     def stopped_by(self) -> Stop | None:
-        """The error that stopped the shard, also while it tries again after a route stopped it."""
+        """The error that stopped the shard. It stays while the shard tries again after a stop by a route."""
         return self._standing.stopped_by
 
     def stop_unreadable(self, error: CorruptionError) -> None:
-        """Stop for a while, once what could be read is checkpointed."""
+        """Stop for a while, after a checkpoint of the frames that could be read."""
         if self.state is ShardState.RUNNING:
             self._stop_behind_checkpoint(partial(self._standing.stop_for_a_while, error))
 
     def allow_skips(self, requests: Mapping[int, SkipRequest], passes: Collection[int] = ()) -> bool:
-        """Take operators' requests to skip frames, and to leave out what no route can send at these WAL offsets;
-        whether the shard is stopped at one of them and should recover now."""
+        """Take operators' requests: frames to skip, and WAL offsets at which messages that no route can send are left
+        out. Returns whether one of them ends the present stop, so that the shard should recover now."""
         self._frames.skips, self._sender.passes = requests, passes
         return self._standing.is_mended_by(requests, passes)
 
     @property
     def wants_retry(self) -> bool:
-        """Whether it is time to try again what stopped the shard."""
+        """Whether it is time to try again after a stop."""
         return self._standing.wants_retry
 
     # ---- progress, and the end -------------------------------------------------------------------------------------
 
     @property
     def committed(self) -> int:
-        """The WAL offset of the last committed mark: group offsets may be committed up to the next one."""
+        """The WAL offset of the last committed mark. The group offset behind it may be committed."""
         return self._committed
 
     @property
@@ -343,7 +353,7 @@ class ShardWorker:
         return fold.mark.offset + 1 if self.state is ShardState.RUNNING and fold is not None else None
 
     def release(self) -> None:
-        """Let go of the shard; its local copy stays for the next time."""
+        """Release the shard. Its local copy stays for the next time."""
         self._standing.become(ShardState.RELEASED)
         if self._config.routes is not None:
             self._config.routes.forget(self.shard)

@@ -1,4 +1,4 @@
-"""One shard tells the agents of a service what happened: before each checkpoint, and after a pause if one failed."""
+"""How one shard calls the agents of a service: before each checkpoint, and after a pause if one failed."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ log = logging.getLogger(__name__)
 
 
 class ShardAgents:
-    """Tells the agents what happened in one shard. Without agents, every call does nothing."""
+    """Calls the agents with the operations of one shard. Without agents, every method does nothing."""
 
     def __init__(self, shard: int, agents: OperationAgents | None, clock: Clock) -> None:
         self._shard = shard
         self._agents = agents
         self._clock = clock
         self._failed_at: float | None = None
-        """When an agent last failed; None once agents were told since."""
+        """When an agent last failed; None after a later success."""
 
     def require_pause_over(self) -> None:
         """Raises DeadlineError if an agent failed a short while ago."""
@@ -31,7 +31,8 @@ class ShardAgents:
             raise DeadlineError(f"an agent failed; it is told again after {AGENT_RETRY_S:g} s")
 
     def tell(self, fold: Fold, facts: Mapping[int, FrameFacts]) -> list[Sent]:
-        """Tell the agents what happened; what they give, which belongs to the checkpoint. Raises AgentError."""
+        """Call the agents with the operations; returns their outputs, which belong to the checkpoint. Raises
+        AgentError."""
         if self._agents is None:
             return []
         outputs = self._agents(self._shard, fold.happened(), facts)
@@ -39,11 +40,12 @@ class ShardAgents:
         return outputs
 
     def failed(self) -> None:
-        """An agent has failed: pause before the agents are told again."""
+        """Note that an agent has failed. The next call comes after a pause."""
         self._failed_at = self._clock()
 
     def blame(self, topic: str, reason: str) -> bool:
-        """Kafka refused a record for `topic`: whether agents give to it. If so, they have failed."""
+        """Note that Kafka refused a record for `topic`; returns whether agents send to it. If so, they count as
+        failed."""
         found = None if self._agents is None else self._agents.blame(self._shard, topic, reason)
         if found is not None:
             log.error("shard %d: no checkpoint: %s", self._shard, found)
@@ -51,11 +53,11 @@ class ShardAgents:
         return found is not None
 
     def committed(self) -> None:
-        """A checkpoint is committed, with all that agents gave for it."""
+        """Note that a checkpoint is committed, with all outputs of agents for it."""
         if self._agents is not None:
             self._agents.committed(self._shard)
 
     def release(self) -> None:
-        """The shard is another worker's now."""
+        """Note that another worker has the shard now."""
         if self._agents is not None:
             self._agents.forget(self._shard)

@@ -1,5 +1,5 @@
-"""One checkpoint of a shard: its size, and its Kafka transaction of what agents and routes send, rows, and the mark
-last."""
+"""One checkpoint of a shard: its size, and its Kafka transaction with the outputs of agents, the records of routes, the
+rows, and the mark last."""
 
 from __future__ import annotations
 
@@ -22,47 +22,51 @@ from streams.worker.shard_table import ShardTable
 
 
 class CheckpointSize:
-    """How much one checkpoint takes: less after a failure that its size may explain, one group where agents failed."""
+    """The size of the next checkpoint. It shrinks after a failure that the size may explain, and is one group after
+    agents failed."""
 
     def __init__(self, bytes_max: int) -> None:
         self._portion = Portion(bytes_max)
         self._one_group_to = -1
-        """Up to this WAL offset a checkpoint takes one group: agents that were told of several failed."""
+        """Up to this WAL offset a checkpoint takes one group only, because agents failed when they were told
+        several."""
         self._failures = 0
-        """Number of checkpoints that failed in a row."""
+        """The number of successive checkpoints that failed."""
         self.failures_alone = 0
-        """How many of the last failed checkpoints held one group only, and nothing else explains their failure."""
+        """The number of successive failed checkpoints that held one group only, and whose failure has no other known
+        reason."""
 
     def is_reached(self, size: int, group_end: int | None) -> bool:
-        """Whether a checkpoint of `size` bytes takes no more. `group_end` is the WAL offset at which its first group
-        ends, if one does and agents or routes are told."""
+        """Whether a checkpoint of `size` bytes is full. `group_end` is the WAL offset at which its first group ends, if
+        it has one and agents or routes are told."""
         if group_end is not None and group_end <= self._one_group_to:
             return True
         return size >= self._portion.bytes
 
     def succeeded(self, size: int) -> None:
-        """A checkpoint of `size` bytes is committed."""
+        """Note that a checkpoint of `size` bytes is committed."""
         self._failures = self.failures_alone = 0
         self._portion.succeeded(size)
 
     def failed(self, size: int, groups: int) -> None:
-        """A checkpoint of `size` bytes and so many groups failed, and nothing but its size explains that."""
+        """Note that a checkpoint of `size` bytes and this number of groups failed, and that only its size may explain
+        it."""
         self._failures += 1
         self._portion.failed(size)
         self.failures_alone = self.failures_alone + 1 if groups == 1 else 0
 
     def failed_of_any_size(self) -> None:
-        """A checkpoint failed as a smaller one would have: it was fenced or refused."""
+        """Note that a checkpoint failed for another reason than its size: it was fenced or refused."""
         self._failures, self.failures_alone = 1, 0
 
     def take_one_group_to(self, offset: int) -> None:
-        """An agent failed: tell agents of one group a checkpoint, up to this WAL offset."""
+        """Note that an agent failed: up to this WAL offset, each checkpoint tells agents one group only."""
         self._one_group_to = offset
 
     @property
     def wants_reports(self) -> bool:
-        """Whether the next checkpoint asks the broker for the fate of each record. Every other one behind a failure
-        does, to learn what is refused."""
+        """Whether the next checkpoint asks the broker for the fate of each record. After a failure every other one
+        does, to find out which record is refused."""
         return self._failures % 2 == 1
 
 
@@ -72,10 +76,10 @@ class Committed(NamedTuple):
     mark_at: int
     """The offset of its mark in the table partition."""
     is_clean: bool
-    """False if the end of the transaction may have been sent twice: the second one may still arrive, and would commit a
-    part of the next checkpoint."""
+    """False if the request that ended the transaction may have been sent twice. The second one may still arrive, and
+    would commit a part of the next checkpoint."""
     routed: Checkpointed
-    """What routes sent in it."""
+    """The records that routes sent in it."""
 
 
 class CheckpointSender:
@@ -102,11 +106,11 @@ class CheckpointSender:
         self._topic = table_topic(config.journal)
         self._producer: TransactionalProducer | None = None
         self.passes: Collection[int] = ()
-        """WAL offsets at which an operator has left out what no route can send."""
+        """WAL offsets at which an operator has asked to leave out messages that no route can send."""
 
     def open(self) -> None:
-        """Make a new producer, in place of one that was closed: its initialisation fences the shard's previous owner,
-        and ends what that left open.
+        """Make a new producer, in place of one that was closed. Its init fences the shard's previous owner, and ends
+        that owner's open transaction.
 
         Raises OperatingError.
         """
@@ -118,7 +122,7 @@ class CheckpointSender:
         self._producer.init(config.request_timeout_s)
 
     def close(self) -> None:
-        """Give the producer up, with whatever it has under way."""
+        """Drop the producer, with its open transaction."""
         if self._producer is not None:
             self._producer.close()
             self._producer = None
@@ -135,9 +139,9 @@ class CheckpointSender:
     ) -> Committed:
         """Send one checkpoint and commit it. `meanwhile` may be called while rows are on their way.
 
-        `routes_first` sends no row before routes have given all their records. `wants_reports` asks the broker for the
-        fate of each record. Whatever this raises, the shard must recover: RouteStopError, OutgrownError, AgentError,
-        StaleReadError, and whatever a producer raises.
+        With `routes_first` no row is sent before all records of routes are made. With `wants_reports` the broker is
+        asked for the fate of each record. After any error the shard must recover: RouteStopError, OutgrownError,
+        AgentError, StaleReadError, and the errors of a producer.
         """
         producer, timeout_s = self._producer, self._config.request_timeout_s
         assert producer is not None

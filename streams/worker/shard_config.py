@@ -10,7 +10,7 @@ from streams.routes.worker_routes import WorkerRoutes
 
 @dataclass(frozen=True, slots=True)
 class ShardConfig:
-    """What every shard of a worker shares. Times are seconds, sizes bytes."""
+    """The settings and collaborators that every shard of a worker uses. Times are seconds, sizes bytes."""
 
     journal: str
     journal_uuid: bytes
@@ -24,6 +24,6 @@ class ShardConfig:
     min_compaction_lag_ms: int
     held_bytes_max: int
     tell: OperationAgents | None = None
-    """Tells agents what happened; None: there are no agents."""
+    """The function that calls agents; None if there are no agents."""
     routes: WorkerRoutes | None = None
-    """Sends messages on; None: there are no routes."""
+    """The routes; None if there are none."""

@@ -1,7 +1,7 @@
-"""What an error means to the shard that met it, as one table: by the step that met it and by its kind.
+"""What an error means for the shard that met it, as one table by the step of the shard and the kind of the error.
 
-`ShardWorker` asks it for every error of a recovery, a frame or a checkpoint, and does what it says. An error of another
-kind is a fault of the program, and ends the worker.
+`ShardWorker` looks up every error of a recovery, a frame or a checkpoint, and applies the remedy. An error that is not
+in the table is a fault of the program, and ends the worker.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 class ShardStep(Enum):
-    """What the shard did as it met the error."""
+    """The step in which a shard met an error."""
 
     RECOVERY = "recovery"
     FRAME = "frame"
@@ -36,7 +36,7 @@ class ShardStep(Enum):
 
 
 class Remedy(Enum):
-    """What the shard does about the error. Whatever it is, a shard that does not stop recovers before it goes on."""
+    """How the shard reacts to an error. After any of these, a shard that does not stop recovers before it goes on."""
 
     RECOVER = "recover, and do the same again"
     BUILD_COPY = "build the local copy anew"
@@ -55,12 +55,12 @@ class Meaning(NamedTuple):
 
     remedy: Remedy
     level: int
-    """The level at which it is logged; 0: not at all, as the remedy says more."""
+    """The level at which the error is logged; 0 if it is not logged, because the remedy logs more."""
     text: str = ""
-    """What the log says before the error itself."""
+    """The text in the log before the error itself."""
 
     def log(self, shard: int, error: Exception) -> None:
-        """Log the error, if it is to be."""
+        """Log the error, if its level is not 0."""
         if self.level:
             trace = error if self.remedy is Remedy.TELL_ALONE else None
             log.log(self.level, "shard %d: %s%s", shard, self.text and self.text + ": ", error, exc_info=trace)
@@ -95,11 +95,11 @@ _MEANINGS: Mapping[ShardStep, Mapping[type[Exception], Meaning]] = {
 _FENCED = Meaning(Remedy.WAIT_TO_BE_REVOKED, logging.WARNING)
 
 KNOWN = (OperatingError, CorruptionError, ClosedError, OutgrownError)
-"""The families of errors that have a meaning in some step."""
+"""The families of errors that the table knows in some step."""
 
 
 def meaning_of(step: ShardStep, error: Exception) -> Meaning | None:
-    """What the error means in this step, by its nearest kind in the table; None: it is a fault of the program."""
+    """The meaning of the error in this step, by its nearest kind in the table; None if it is a fault of the program."""
     if step is ShardStep.CHECKPOINT and isinstance(error, FatalProducerError) and error.fenced:
         return _FENCED
     meanings = _MEANINGS[step]

@@ -1,6 +1,6 @@
-"""Frames into the fold: what one shard has applied since its last checkpoint.
+"""How frames get into the fold, and what one shard has applied since its last checkpoint.
 
-Hot path: a call a frame, which holds hundreds of operations.
+Hot path: one call for each frame, which holds hundreds of operations.
 """
 
 from __future__ import annotations
@@ -31,25 +31,26 @@ class Gathered:
         self.bytes = 0
         """Size of these frames in the WAL."""
         self.since: float | None = None
-        """When the first of them was applied; None: there is none."""
+        """When the first of these frames was applied; None if there is none."""
         self.is_cut_off = False
-        """Whether a marker of an epoch is among them: a node waits at its gate for the checkpoint."""
+        """Whether an epoch marker is among them. The checkpoint is then due at once, because a node waits for it at its
+        gate."""
         self.facts: dict[int, FrameFacts] = {}
-        """By WAL offset, what agents and routes are told of each frame."""
+        """The facts of each frame for agents and routes, by WAL offset."""
         self.group_ends: list[int] = []
-        """WAL offsets of the frames that end their group in the shard, if agents or routes are told."""
+        """WAL offsets of the frames that end their group in the shard; only filled if agents or routes are told."""
 
 
 class ShardFrames:
-    """Applies the frames of one shard to its fold, which a recovery makes anew."""
+    """Applies the frames of one shard to its fold. Each recovery makes a new fold."""
 
     def __init__(self, shard: int, config: ShardConfig, clock: Clock) -> None:
         self.fold: Fold | None = None
-        """None until a recovery has made it."""
+        """The fold; None until a recovery has made it."""
         self.gathered = Gathered()
         self.size = CheckpointSize(config.checkpoint_bytes_max)
         self.skips: Mapping[int, SkipRequest] = {}
-        """By WAL offset, the frames that operators have asked to be skipped."""
+        """The frames that operators have asked to skip, by WAL offset."""
         self.tells = config.tell is not None or config.routes is not None
         """Whether agents or routes are told of each operation, in order."""
         self._shard = shard
@@ -57,28 +58,29 @@ class ShardFrames:
         self._clock = clock
 
     def begin(self, fold: Fold) -> None:
-        """Go on with the fold that a recovery has made."""
+        """Continue with the fold that a recovery has made."""
         self.fold, self.gathered = fold, Gathered()
 
     def checkpointed(self, fold: Fold) -> None:
-        """All that was gathered is in the tables and in the local copy."""
+        """Note that all gathered frames are in the tables and in the local copy."""
         fold.checkpointed()
         self.gathered = Gathered()
 
     def gathered_bytes(self, fold: Fold) -> int:
-        """Bytes of the checkpoint that gathers. What outcomes settle counts too: a few bytes of frames may settle more
-        than a checkpoint takes."""
+        """The size of the checkpoint that is being gathered, in bytes. Operations that outcomes settle count too,
+        because a few bytes of frames may settle more than a checkpoint takes."""
         return self.gathered.bytes + fold.settled_bytes
 
     def is_full(self, fold: Fold) -> bool:
-        """Whether the checkpoint that gathers takes no more."""
+        """Whether the checkpoint that is being gathered takes no more frames."""
         ends = self.gathered.group_ends
         return self.size.is_reached(self.gathered_bytes(fold), ends[0] if ends else None)
 
     def apply(self, fold: Fold, offset: int, timestamp: int, value: bytes | SortedFrame) -> None:
         """Apply the frame at this WAL offset, or skip it if an operator has asked for that.
 
-        Raises CorruptionError for what is no frame or does not follow the one before it, LocalStorageError.
+        Raises CorruptionError for a value that is no frame or does not follow the frame before it, and
+        LocalStorageError.
         """
         self._apply(fold, offset, timestamp, value)
         gathered = self.gathered

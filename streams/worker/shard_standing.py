@@ -1,4 +1,4 @@
-"""What one shard's worker does now, what has stopped it, and when it tries again."""
+"""What the worker of one shard does now, what has stopped it, and when it tries again."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from streams.routes.counts import ShardCounts
 log = logging.getLogger(__name__)
 
 ROUTE_RETRY_S = 10.0
-"""How long a shard stays stopped by a route whose topic is missing or unfit, before it tries again."""
+"""How long a shard waits before it tries again, after a route with a missing or unfit topic has stopped it."""
 
 UNREADABLE_RETRY_S = 10.0
-"""How long a shard stays stopped by a WAL or table that cannot be read, before it tries again: another replica of the
-partition may be whole."""
+"""How long a shard waits before it tries again, after a WAL or table that cannot be read has stopped it. Another
+replica of the partition may be whole."""
 
 Stop = CorruptionError | RouteStopError
 """An error that stops a shard until it is mended."""
@@ -28,8 +28,8 @@ class ShardState(Enum):
 
     RECOVERING = "recovering"
     RUNNING = "running"
-    STOPPED = "stopped"  # by what cannot be read, applied or sent
-    FENCED = "fenced"  # another worker initialised the shard's transactional id
+    STOPPED = "stopped"  # because something cannot be read, applied or sent
+    FENCED = "fenced"  # another worker has initialised the shard's transactional id
     RELEASED = "released"
 
 
@@ -46,7 +46,7 @@ class ShardStanding:
     """The state machine of one shard, with the error that stopped it."""
 
     def __init__(self, shard: int, clock: Clock, counts: ShardCounts | None) -> None:
-        """`counts` are the figures of the shard's routes, which show what has stopped them; None without routes."""
+        """`counts` are the counts of the shard's routes, which also show the stop; None without routes."""
         self.state = ShardState.RECOVERING
         self.stopped_by: Stop | None = None
         """The error that stopped the shard. A route's error stays here while the shard tries again, until the frame
@@ -59,24 +59,24 @@ class ShardStanding:
         self._retry_at: float | None = None
 
     def become(self, state: ShardState) -> None:
-        """Change the state. Raises AssertionError if there is no such transition."""
+        """Change the state. Raises AssertionError if the transition is not allowed."""
         if state is not self.state and state not in _NEXT[self.state]:
             raise AssertionError(f"shard {self._shard}: {self.state} does not become {state}")
         self.state = state
 
     def recover(self) -> None:
-        """A recovery begins."""
+        """Note that a recovery begins."""
         self.become(ShardState.RECOVERING)
         self._retry_at = None
 
     def run(self, committed: int) -> None:
-        """A recovery has ended well, at the mark of the WAL offset `committed`."""
+        """Note that a recovery has succeeded, at the mark with the WAL offset `committed`."""
         self._bad_frame_at = None
         self.passed(committed)
         self.become(ShardState.RUNNING)
 
     def passed(self, committed: int) -> None:
-        """The shard is checkpointed up to the WAL offset `committed`: an error before that stops it no more."""
+        """Note that the shard is checkpointed up to the WAL offset `committed`. An error before it is over then."""
         stop = self.stopped_by
         if stop is not None and not (isinstance(stop, RouteStopError) and stop.offset > committed):
             self.say(None)
@@ -87,36 +87,37 @@ class ShardStanding:
         self.stop_for(error)
 
     def stop_for_route(self, error: RouteStopError) -> None:
-        """Stop before the frame that holds what a route cannot send."""
+        """Stop before the frame with a message that a route cannot send."""
         self._retry_at = self._clock() + ROUTE_RETRY_S if error.retried else None
         self.stop_for(error)
 
     def stop_for_a_while(self, error: CorruptionError) -> None:
-        """Stop, and try again: a partition that cannot be read now may be whole in another replica, or be mended."""
+        """Stop, and try again later: a partition that cannot be read now may be whole in another replica, or be
+        mended."""
         self._retry_at = self._clock() + UNREADABLE_RETRY_S
         self.stop_for(error)
 
     def stop_for(self, error: Stop) -> None:
-        """Apply nothing more until an operator has mended what `error` says."""
+        """Stop applying frames until an operator has mended the cause of `error`."""
         self.become(ShardState.STOPPED)
         self.say(error)
         log.error("shard %d stopped: %s", self._shard, error)
 
     def say(self, stop: Stop | None) -> None:
-        """Note what has stopped the shard, if anything has; `routes status` shows it if a route has."""
+        """Note the error that has stopped the shard, or None; `routes status` shows it if a route is the cause."""
         self.stopped_by = stop
         if self._counts is not None:
             said = (str(stop), stop.offset) if isinstance(stop, RouteStopError) else ("", 0)
             self._counts.stands(*said)
 
     def is_mended_by(self, skips: Collection[int], passes: Collection[int]) -> bool:
-        """Whether an operator has mended what stopped the shard, by skipping the frame at one of the WAL offsets
-        `skips`, or by leaving out what routes cannot send at one of the offsets `passes`."""
+        """Whether an operator has ended the stop, by skipping the frame at one of the WAL offsets `skips`, or by
+        leaving out unsendable messages at one of the offsets `passes`."""
         if isinstance(self.stopped_by, RouteStopError):
             return self.state is ShardState.STOPPED and self.stopped_by.offset in passes
         return self._bad_frame_at in skips
 
     @property
     def wants_retry(self) -> bool:
-        """Whether it is time to try again what stopped the shard."""
+        """Whether it is time to try again after a stop."""
         return self._retry_at is not None and self._clock() >= self._retry_at

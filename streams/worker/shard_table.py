@@ -19,13 +19,13 @@ RECOVERY_TIMEOUT_S = 600.0
 """How long a shard may read its table partition before it gives up."""
 
 GIVE_UP_LOOK_S = 0.5
-"""How soon a recovery notices that its worker stops."""
+"""How long a recovery takes to notice that its worker stops."""
 
 
 def shard_replica(
     shard: int, config: ShardConfig, kafka: Kafka, store: LocalStore, *, clock: Clock, wall_ms: Clock
 ) -> Replica:
-    """What brings a shard's local copy to the table's end."""
+    """A replica that brings a shard's local copy to the table's end."""
     return Replica(
         kafka,
         table_topic(config.journal),
@@ -42,7 +42,7 @@ def shard_replica(
 
 
 class ShardTable:
-    """Reads the table partition into the shard's local copy. Not thread-safe but for `give_up`."""
+    """Reads the table partition into the shard's local copy. Only `give_up` is thread-safe."""
 
     def __init__(
         self, shard: int, config: ShardConfig, kafka: Kafka, store: LocalStore, *, clock: Clock, wall_ms: Clock
@@ -58,10 +58,10 @@ class ShardTable:
         self.is_damaged = False
         """Whether the local copy cannot be read: `mend` empties it, so that the next `read` builds it anew."""
         self._read_to: int | None = None
-        """The offset at which the last read ended, until the next checkpoint proves that the read has missed
-        nothing."""
+        """The offset at which the last read ended, until the next checkpoint proves that the read was complete."""
         self._behind = 0
-        """The table's last offset is at least the one before this, unless Kafka has lost what it acknowledged."""
+        """The table's log must reach at least to the offset before this one, unless Kafka has lost acknowledged
+        rows."""
 
     def mend(self) -> None:
         """Empty a damaged copy. Raises LocalStorageError."""
@@ -70,9 +70,10 @@ class ShardTable:
             self.is_damaged = False
 
     def read(self) -> Mark:
-        """Bring the local copy up to the table's end; the mark there. The shard's previous owner is fenced.
+        """Bring the local copy up to the table's end; returns the mark there. The shard's previous owner must be fenced
+        already.
 
-        Raises ClosedError if it was given up meanwhile, HangingTransactionError, whatever a `Replica` raises.
+        Raises ClosedError after `give_up`, HangingTransactionError, and any error of a `Replica`.
         """
         config = self._config
         replica = shard_replica(self._shard, config, self._kafka, self._store, clock=self._clock, wall_ms=self._wall_ms)
@@ -86,7 +87,7 @@ class ShardTable:
             replica.close()
 
     def require_wal_behind(self, mark: Mark) -> None:
-        """Raises GapError if the WAL does not go on where the table stands."""
+        """Raises GapError if the WAL does not continue at the table's mark."""
         topic, following = wal_topic(self._config.journal), mark.offset + 1
         start, end = self._bounds(topic)
         if not start <= following <= end:
@@ -94,15 +95,16 @@ class ShardTable:
             raise GapError(what, topic=topic, partition=self._shard, offset=following)
 
     def require_next(self, first: int, last: int) -> None:
-        """Raises StaleReadError if a checkpoint at these offsets, not committed yet, is no sequel to what was read or
-        written before it.
+        """Raises StaleReadError if a checkpoint at these offsets, which is not committed yet, does not follow what was
+        read or written before it.
 
-        The first checkpoint behind a read begins right where that ended: otherwise a leader that was deposed has
-        answered, and rows that it did not show would stay for ever. Any later one begins behind the one before it:
-        otherwise Kafka has lost the end of the table, and this checkpoint's base with it.
+        The first checkpoint after a read must begin right where the read ended. If it does not, a deposed leader has
+        answered the read, and rows that it did not show would stay in the table for ever. Any later checkpoint must
+        begin behind the one before it. If it does not, Kafka has lost the end of the table, and with it the base of
+        this checkpoint.
         """
         read_to, self._read_to = self._read_to, None
-        behind, self._behind = self._behind, last + 2  # the end of its transaction takes an offset, too
+        behind, self._behind = self._behind, last + 2  # the end marker of its transaction takes an offset, too
         topic = self._topic
         if read_to not in (None, first):
             raise StaleReadError(
@@ -114,11 +116,11 @@ class ShardTable:
             )
 
     def give_up(self) -> None:
-        """End a `read` that is under way, soon."""
+        """Make a `read` that is under way end soon."""
         self._given_up = True
 
     def _catch_up(self, replica: Replica) -> None:
-        """Catch up in short turns, between which the recovery may be given up."""
+        """Catch up in short steps, between which the recovery may be given up."""
         until = self._clock() + RECOVERY_TIMEOUT_S
         while not self._given_up:
             try:
@@ -130,11 +132,11 @@ class ShardTable:
         raise ClosedError(f"the recovery of shard {self._shard} was given up")
 
     def _pass_all(self, replica: Replica) -> None:
-        """Read up to the high watermark: our init has ended what a previous owner left open, and nobody else writes
-        here.
+        """Read up to the high watermark. Our init has ended the previous owner's open transaction, and nobody else
+        writes here.
 
-        What is open all the same (KAFKA-20734 leaves transactions without an end) would be committed or aborted by our
-        next checkpoint, whatever it should have been.
+        If a transaction is still open (KAFKA-20734 leaves transactions without an end), our next checkpoint would
+        wrongly commit or abort it. So that raises an error.
         """
         topic = self._topic
         _, end = self._bounds(topic, committed=False)

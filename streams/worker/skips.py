@@ -1,4 +1,4 @@
-"""What operators have asked to be left out of shards that have stopped: the control rows' requests, by shard."""
+"""The requests of operators to leave something out of stopped shards, read from the control rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ShardSkips(NamedTuple):
     requests: dict[int, SkipRequest]
     """Frames to be skipped."""
     passes: set[int]
-    """Offsets at which what no route can send is left out."""
+    """WAL offsets at which messages that no route can send are left out."""
 
 
 class SkipReading:
@@ -46,13 +46,13 @@ class SkipReading:
         return self._clock() - self._begun_at >= SKIPS_EVERY_S
 
     def begin(self) -> None:
-        """Begin to read, unless that is under way."""
+        """Begin to read, unless a reading is under way."""
         self._begun_at = self._clock()
         if self._under_way is None:
             self._under_way = self._reading(self._read)
 
     def take(self) -> dict[int, ShardSkips] | None:
-        """The requests that a reading has found, once; None if none has ended well."""
+        """The requests that the last reading has found, given once; None if none has succeeded."""
         if self._under_way is None or not self._under_way.done():
             return None
         read, self._under_way = self._under_way, None

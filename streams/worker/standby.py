@@ -1,8 +1,9 @@
-"""Warm copies of the shards that a worker does not own, so that one that moves here continues at once.
-(The copy of a standby node is `journal.activate.copy`.)
+"""Warm copies of the shards that a worker does not own, so that it can continue at once when it gets such a shard. (The
+copy of a standby node is `journal.activate.copy`.)
 
-Each copy is the very store that the shard's worker will use, kept at the table's end by a replica in a thread of its
-own (with a consumer of its own: mind that where P is large). It is given up, open, when the shard is assigned.
+Each copy is the store that the shard's worker will use. A replica in a thread of its own keeps it at the table's end,
+with a consumer of its own, which counts if P is large. When the shard is assigned, the open store is passed to its
+worker.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from journal.words import shortened
 log = logging.getLogger(__name__)
 
 _POLL_S = 0.1
-"""How long one poll waits for rows, and so how long a shard that is assigned may wait for its copy. The poll that ends
-the building of a copy also counts its rows, which takes about 1.5 µs for each record."""
+"""How long one poll waits for rows. A shard that is assigned may wait that long for its copy. The poll that ends the
+building of a copy also counts its rows, which takes about 1.5 µs for each record."""
 _RETRY_S = 1.0
 COUNT_AGAIN_S = 600.0
 """How long a copy whose numbers of rows were wrong twice waits before it reads the whole table once more. Somebody may
@@ -30,7 +31,8 @@ have mended the table meanwhile."""
 
 
 class StandbyCopies:
-    """The standby copies of a worker. Used by its thread; copies of several shards may be taken at the same time."""
+    """The standby copies of a worker. The worker's thread uses it; copies of several shards may be taken at the same
+    time."""
 
     def __init__(
         self,
@@ -40,7 +42,7 @@ class StandbyCopies:
         *,
         count_again_s: float = COUNT_AGAIN_S,
     ) -> None:
-        """`stores` opens a shard's local store, `replica` makes one that follows the shard into it."""
+        """`stores` opens a shard's local store, `replica` makes a replica that follows the shard into it."""
         self._stores = stores
         self._replica = replica
         self._open_timeout_s = open_timeout_s
@@ -48,7 +50,7 @@ class StandbyCopies:
         self._copies: dict[int, _Copy] = {}
 
     def follow(self, shards: Collection[int]) -> None:
-        """Follow these shards too. One whose store cannot be opened is left out, and tried when this is called next."""
+        """Follow these shards too. A shard whose store cannot be opened is left out until the next call."""
         for shard in sorted(set(shards) - set(self._copies)):
             try:
                 store = self._stores(shard)
@@ -63,7 +65,7 @@ class StandbyCopies:
         return {shard: copy.ended_by for shard, copy in list(self._copies.items()) if copy.ended_by}
 
     def take(self, shard: int) -> LocalStore | None:
-        """Follow a shard no more; its store, which stays open."""
+        """Stop following a shard; returns its store, which stays open."""
         copy = self._copies.pop(shard, None)
         return None if copy is None else copy.end()
 
@@ -76,7 +78,7 @@ class StandbyCopies:
 
 
 class _Copy:
-    """One shard's thread."""
+    """The thread that keeps one shard's copy."""
 
     def __init__(
         self,

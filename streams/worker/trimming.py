@@ -1,8 +1,8 @@
-"""`trim` on a schedule: by the one worker that serves shard 0, through the same code as the command.
+"""`trim` on a schedule: the worker that serves shard 0 runs it, with the same code as the command.
 
-A thread of its own reads and compares, so checkpoints go on meanwhile; it takes of the process what the command would
-take. A trim that fails is logged, and tried again when the next one is due; one that is under way when shard 0 or the
-worker goes is given up before it deletes anything.
+A thread of its own reads and compares, so that checkpoints go on meanwhile; it needs as much memory and time as the
+command. A trim that fails is logged, and tried again when the next one is due. A trim under way is given up before it
+deletes anything, if the worker stops or loses shard 0.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ TRIMMING_SHARD = 0
 
 
 class GivenUp(Exception):
-    """Raised inside a trim that is no longer this worker's to make."""
+    """Raised inside a trim when this worker must not make it any more."""
 
 
 Trim = Callable[[threading.Event], int]
-"""Trims, and says how many offsets were deleted. Raises GivenUp once the event is set."""
+"""A function that trims, and returns how many offsets were deleted. Raises GivenUp once the event is set."""
 
 
 def with_trims(shell: WorkerShell, kafka: Kafka, settings: Settings, rows: ControlRows) -> WorkerShell:
-    """`shell`, trimming every `trim_every_ms`, if that is set. Raises ConfigError where nothing would have what a trim
-    deletes, and nobody said that this is meant."""
+    """The `shell`, with trims every `trim_every_ms` if that is set. Raises ConfigError if a trim would delete records
+    that no archive has, unless the settings allow it."""
     if not settings.trim_every_ms:
         return shell
     if not archives_of(rows, settings.journal) and not settings.trim_without_archive:
@@ -54,7 +54,8 @@ def with_trims(shell: WorkerShell, kafka: Kafka, settings: Settings, rows: Contr
 
 
 def trim_once(kafka: Kafka, settings: Settings, stop: threading.Event) -> int:
-    """Trim all shards as far as can be. An archive that was begun meanwhile is waited for, whatever the settings say.
+    """Trim all shards as far as possible. If an archive was begun meanwhile, the trim waits for it even if the settings
+    allow trims without an archive.
 
     Raises TrimError, OperatingError, CorruptionError, and GivenUp.
     """
@@ -73,7 +74,7 @@ def trim_once(kafka: Kafka, settings: Settings, stop: threading.Event) -> int:
 
 
 class TrimmingShell(WorkerShell):
-    """A worker's shell that trims every `every_s` while it serves the trimming shard; counted from its start."""
+    """A worker's shell that trims every `every_s`, counted from its start, while it serves the trimming shard."""
 
     def __init__(self, shell: WorkerShell, trim: Trim, every_s: float, clock: Clock = time.monotonic) -> None:
         self._shell = shell
@@ -93,7 +94,7 @@ class TrimmingShell(WorkerShell):
         return self._shell.assigned(shards)
 
     def revoked(self, shards: Collection[int]) -> None:
-        """A trim that is under way goes on until it is known whose the shard is: it may come back."""
+        """Let a trim that is under way go on until the new owner is known, because the shard may come back."""
         if TRIMMING_SHARD in shards:
             self._serves = False
         self._shell.revoked(shards)

@@ -5,12 +5,12 @@
     tick                   checkpoints that are due, repairs that were asked for, recoveries that wait
     seeks                  where the glue must read from now on
 
-All calls block, and come from one thread. Checkpoints and recoveries may run beside them (`checkpointing`,
-`recovering`), while frames of other shards are applied: nothing else is asked of their shard until they are over.
+All calls block, and come from one thread. Checkpoints and recoveries may run in the background (`checkpointing`,
+`recovering`) while frames of other shards are applied; no other call is made for their shard until they have ended.
 
-A shard that is revoked is kept until it is known whose it is now. One that comes back goes on where it was, without
-fencing anybody: so it does what a worker does that has not heard of a successor yet, and whose checkpoints the broker
-refuses if there was one.
+A revoked shard is kept until its new owner is known. If it comes back, it continues where it was, without a new init.
+That is safe: if another worker had the shard in between, its init has fenced this worker's producer, and the broker
+refuses the next checkpoint.
 """
 
 from __future__ import annotations
@@ -37,17 +37,19 @@ IDLE_TICK_S = 1.0
 """The longest pause between two ticks."""
 
 RECOVERING_TICK_S = 0.01
-"""The longest pause between two ticks while a shard recovers: a node may wait for it at its gate."""
+"""The longest pause between two ticks while a shard recovers. It is short, because a node may wait for the shard at its
+gate."""
 
 REVOKE_WAIT_S = 2.0
-"""The last checkpoints before a rebalance may take so long: until all members have joined again, no shard moves. One
-that ends later is refused by the broker, if its shard is another's by then."""
+"""How long the last checkpoints before a rebalance may take. No shard moves until all members have joined again, so the
+limit is short. If another worker has the shard by the time that a checkpoint ends, the broker refuses it."""
 
 END_WAIT_S = 10.0
-"""How long a worker that ends waits for what is under way: until it has left its group, no shard of it moves."""
+"""How long a worker that ends waits for background work. None of its shards moves until it has left its group."""
 
 STANDBY_AFTER_S = 2.0
-"""Shards that a rebalance took may come back at once: their copies are followed when it has settled."""
+"""How long after a rebalance the standby copies are followed, because shards that it took away may come back at
+once."""
 
 
 def _nothing() -> None: ...
@@ -56,7 +58,7 @@ def _nothing() -> None: ...
 class Worker:
     """The shards that this process serves.
 
-    Most attributes are what the worker is given to open a shard; only `_shards` and `_released` are its own state.
+    Most attributes are arguments that it needs to open a shard; only `_shards` and `_released` are its own state.
     """
 
     def __init__(
@@ -77,8 +79,8 @@ class Worker:
     ) -> None:
         """`stores` opens a shard's local store. `fenced_pause_s` is how long a fenced shard waits for being revoked.
 
-        `opening` is waited for, so it must not be where recoveries take their turns. `reading` is where the control
-        rows are read. `standby` keeps copies of the shards that are not this worker's.
+        `opening` opens shards; the worker waits for it, so it must not share threads with the recoveries. `reading` is
+        where the control rows are read. `standby` keeps copies of the shards that are not this worker's.
         """
         self._config = config
         self._kafka = kafka
@@ -93,15 +95,17 @@ class Worker:
         """When shards last came or went."""
         self._shards: dict[int, HeldShard] = {}
         self._released: dict[int, int] = {}
-        """By shard that was let go, the WAL offset behind its last mark."""
+        """The WAL offset behind the last mark of each shard that was released."""
         self._skips = SkipReading(kafka, config, clock, reading)
 
-    # ---- shards come and go ----------------------------------------------------------------------------------------
+    # ---- assignment and revocation
+    # ------------------------------------------------------------------------------------
 
     def assigned(self, shards: Collection[int]) -> dict[int, int]:
-        """Serve these shards and no others: the WAL offset to read each from that is ready; `seeks` tells the others'.
+        """Serve these shards and no others. Returns the WAL offset from which to read each shard that is ready; `seeks`
+        gives the others later.
 
-        One that cannot be recovered now is tried again.
+        A shard that cannot be recovered now is tried again.
         """
         self._moved_at = self._clock()
         for number, held in self._shards.items():
@@ -130,13 +134,13 @@ class Worker:
         return [held for _, held in sorted(self._shards.items()) if held.owner is ShardOwner.THIS]
 
     def revoked(self, shards: Collection[int]) -> None:
-        """Checkpoint what was gathered, and do nothing more until `assigned` says whose these shards are."""
+        """Checkpoint the gathered frames, and do nothing more until `assigned` says which worker has these shards."""
         self._moved_at = self._clock()
         checkpoints = [self._shards[number].revoke() for number in shards if number in self._shards]
         wait([checkpoint for checkpoint in checkpoints if checkpoint is not None], REVOKE_WAIT_S)
 
     def _release(self) -> None:
-        """Let go of what is another's, and keep its local copy for the next time."""
+        """Release shards that another worker has, and keep their local copies for the next time."""
         for number, held in sorted(self._shards.items()):
             if held.owner is not ShardOwner.OTHER or not held.is_idle():
                 continue
@@ -146,7 +150,7 @@ class Worker:
             del self._shards[number]
 
     def stop(self) -> None:
-        """A clean end: checkpoint at once, so that the next owner replays nothing. A shard that is held up is left as
+        """End in order: checkpoint at once, so that the next owner replays nothing. A shard that is held up is left as
         it is; `states` still names it."""
         self.revoked(list(self._shards))
         for held in self._shards.values():
@@ -160,41 +164,41 @@ class Worker:
             self._standby.close()
 
     def abandon(self) -> None:
-        """The end behind an error: what goes on by itself ends. Shards are left as they are."""
+        """End after an error: all background work ends, and shards are left as they are."""
         self._give_up_recoveries()
 
     def held_up(self) -> list[int]:
-        """Shards of which something is still under way: their copies are in use until that is over."""
+        """Shards with a checkpoint or recovery that is still running, so that their copies are in use."""
         return sorted(number for number, held in self._shards.items() if held.is_held_up)
 
     def _give_up_recoveries(self) -> None:
-        """Recoveries that have not begun are dropped, and the others end early."""
+        """Drop recoveries that have not begun, and end the others early."""
         recoveries = [held.give_up() for held in self._shards.values()]
         wait([recovery for recovery in recoveries if recovery is not None], END_WAIT_S)
 
-    # ---- what there is to do ---------------------------------------------------------------------------------------
+    # ---- work --------------------------------------------------------------------------------------------------------
 
     def frames(self, shard: int, records: Sequence[Prepared]) -> None:
         """Apply records of one shard; checkpoints if they are due.
 
-        Records of a shard that is not held, or that wants to be read from elsewhere, are ignored.
+        Records are ignored if the worker does not have the shard, or if the shard must be read from another offset.
         """
         held = self._shards.get(shard)
         if held is not None and held.is_read():
             held.take(records)
 
     def unsorted(self) -> Collection[int]:
-        """Shards that want records as they lie in the WAL."""
+        """Shards whose records must come as they are in the WAL, and not sorted."""
         return [number for number, held in self._shards.items() if held.shard.wants_unsorted]
 
     def unreadable(self, shard: int, error: CorruptionError) -> None:
-        """Stop a shard whose WAL cannot be read on, with everything before that checkpointed."""
+        """Stop a shard whose WAL cannot be read on, after a checkpoint of everything before that."""
         held = self._shards.get(shard)
         if held is not None and held.is_read():
             held.stop_unreadable(error)
 
     def tick(self) -> float:
-        """Do what time asks for; seconds until the next tick is wanted."""
+        """Do the work that is due at this time; returns the seconds until the next tick."""
         self._require_place()
         now = self._clock()
         if self._skips.is_due and ShardState.STOPPED in self.states().values():
@@ -211,7 +215,7 @@ class Worker:
         return min(wanted, RECOVERING_TICK_S) if is_awaited else wanted
 
     def _take_skips(self) -> None:
-        """Give the shards what operators have asked for, if that has been read."""
+        """Pass on the requests of operators to the shards, if they have been read."""
         skips = self._skips.take()
         if skips is None:
             return
@@ -219,30 +223,32 @@ class Worker:
             held.allow_skips(skips.get(held.shard.shard, ShardSkips({}, set())))
 
     def seeks(self) -> dict[int, int]:
-        """Shards that must be read from another offset than the next, once each. Read nothing else of them before."""
+        """Shards that must be read from another offset than the next one; each is given once. Read nothing else of them
+        before."""
         seeks = {number: held.seek for number, held in sorted(self._shards.items()) if held.seek is not None}
         for number in seeks:
             self._shards[number].seek = None
         return seeks
 
-    # ---- what there is to tell -------------------------------------------------------------------------------------
+    # ---- state -------------------------------------------------------------------------------------------------------
 
     def applied(self) -> dict[int, int]:
-        """Per shard the next WAL offset after its committed mark; of one that was let go, that of its last one."""
+        """The next WAL offset after the committed mark of each shard, also of shards that were released."""
         held = {number: held.shard.committed + 1 for number, held in self._shards.items() if held.shard.committed >= 0}
         return self._released | held
 
     def stopped(self) -> dict[int, Exception]:
-        """Shards that stopped at what cannot be applied or sent, and why; also while they try again."""
+        """Shards that are stopped because something cannot be applied or sent, with the reason; also while they try
+        again."""
         stops = {number: held.shard.stopped_by for number, held in self._shards.items()}
         return {number: stop for number, stop in stops.items() if stop is not None}
 
     def waiting(self) -> dict[int, str]:
-        """Shards that cannot be recovered now, and why."""
+        """Shards that cannot be recovered now, with the reason."""
         return {number: held.waiting for number, held in self._shards.items() if held.waiting}
 
     def standby_ended(self) -> dict[int, str]:
-        """Shards whose standby copies follow no more, and why."""
+        """Shards whose standby copies have ended, with the reason."""
         return {} if self._standby is None else self._standby.ended()
 
     def routes(self) -> Mapping[int, RoutesReport]:
@@ -250,5 +256,5 @@ class Worker:
         return {} if self._config.routes is None else self._config.routes.statuses()
 
     def states(self) -> dict[int, ShardState]:
-        """What each shard that is held does."""
+        """What each shard of this worker does."""
         return {number: held.shard.state for number, held in self._shards.items()}

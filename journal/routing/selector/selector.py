@@ -1,7 +1,7 @@
 """Selectors: conditions over a message's headers in JMS' subset of SQL-92, compiled to closures.
 
-docs/ROUTING.md has the grammar. One method a level of precedence; each gives the compiled part, what type it surely
-has, and where it stands.
+docs/ROUTING.md has the grammar. The parser has one method for each level of precedence; each returns the compiled part,
+its type if that is known, and its place in the text.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from journal.routing.selector.values import (
 )
 
 NESTING_MAX = 50
-"""How deep parentheses, NOT and signs may stand in each other."""
+"""The greatest depth to which parentheses, NOT and signs may be nested."""
 
 _NUMBER, _TEXT, _CONDITION, _HEADER = "a number", "a text", "a condition", "a header"
 _COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
@@ -40,7 +40,7 @@ class Selector:
     """A selector, compiled. The empty one selects every message."""
 
     def __init__(self, text: str) -> None:
-        """Raises SelectorError, also for what this thread's stack has no room to read."""
+        """Compile a selector. Raises SelectorError, also for one that is nested too deep for this thread's stack."""
         self.text = text
         self.names: tuple[str, ...] = ()
         self._run: Condition = _every
@@ -53,11 +53,11 @@ class Selector:
             self.names = tuple(dict.fromkeys(parser.names))
 
     def value(self, get: Lookup) -> bool | None:
-        """What the condition is for a message, of which `get` gives headers; None: unknown."""
+        """The value of the condition for a message; None means unknown. `get` gives the message's headers."""
         return self._run(get)
 
     def selects(self, get: Lookup) -> bool:
-        """Whether the condition is true for a message: unknown is not."""
+        """Whether the condition is true for a message. Unknown counts as not true."""
         return self._run(get) is True
 
 
@@ -66,7 +66,7 @@ def _every(get: Lookup) -> bool | None:
 
 
 class _SelectorPart(NamedTuple):
-    """A part of a selector: `type` is one of the four; a header's is known at run time only."""
+    """A part of a selector. `type` is one of the four types, or unknown for a header until a message is there."""
 
     run: Run
     type: str
@@ -105,7 +105,8 @@ class _Parser:
     def _joined(
         self, parts: Sequence[_SelectorPart], joining: Callable[[Sequence[Condition]], Condition]
     ) -> _SelectorPart:
-        """One part of however many: each that stands in another one takes of Python's stack when it runs."""
+        """All operands of one operator as one part. Nested parts would each need a place on Python's stack when they
+        run."""
         if len(parts) == 1:
             return parts[0]
         return _SelectorPart(joining([self._condition(part) for part in parts]), _CONDITION, parts[0].at)
@@ -306,7 +307,7 @@ class _Parser:
 
 
 def _reading(name: str) -> Run:
-    """A header's value. Bytes have no place in a selector: they are as if they were not there."""
+    """A header's value for a selector. Selectors cannot use bytes, so a header with bytes counts as missing."""
 
     def run(get: Lookup) -> object:
         value = get(name)

@@ -1,4 +1,5 @@
-"""A selector's tokens, each with its position: what docs/ROUTING.md calls literals, identifiers, words and signs."""
+"""The tokens of a selector with their positions: literals, identifiers, keywords and signs, as docs/ROUTING.md defines
+them."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ class TokenKind(Enum):
 
 
 class Token(NamedTuple):
-    """A token: `value` is a number, a text or name without its quotes, a keyword in capitals, or a sign."""
+    """A token. `value` is a number, a text or name without its quotes, a keyword in capitals, or a sign."""
 
     kind: TokenKind
     value: int | float | str
@@ -45,7 +46,7 @@ _TOKEN = re.compile(
 
 
 def tokens_of(text: str) -> list[Token]:
-    """The tokens of a selector, the end last. Raises SelectorError."""
+    """The tokens of a selector; the last one is the end. Raises SelectorError."""
     if len(text) > SELECTOR_CHARACTERS_MAX:
         raise SelectorError(text, SELECTOR_CHARACTERS_MAX, f"longer than {SELECTOR_CHARACTERS_MAX} characters")
     tokens: list[Token] = []
@@ -83,7 +84,7 @@ def _token(text: str, found: re.Match[str], at: int) -> Token:
 
 
 def _number(text: str, digits: str, suffix: str, at: int) -> int | float:
-    """The number as Java reads it: octal after a leading 0, approximate with a point, an exponent, F or D."""
+    """A number as Java reads it: octal after a leading 0; a double if it has a point, an exponent, F or D."""
     approximate = any(sign in digits for sign in ".eE") or (bool(suffix) and suffix in "fFdD")
     if not approximate:
         return _integer(text, digits, 8 if len(digits) > 1 and digits[0] == "0" else 10, at)
@@ -93,7 +94,8 @@ def _number(text: str, digits: str, suffix: str, at: int) -> int | float:
 
 
 def _integer(text: str, digits: str, base: int, at: int) -> int:
-    """One more than the largest is let through: with a minus before it, it is the smallest."""
+    """An integer. The largest value plus one is accepted, because it is the smallest integer when a minus stands in
+    front."""
     try:
         value = int(digits, base)
     except ValueError:

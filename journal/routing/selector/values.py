@@ -1,7 +1,7 @@
-"""What a selector's operators do with values at run time, by the rules of JMS.
+"""How a selector's operators compute their values, by the rules of JMS.
 
-None is NULL among values and unknown among conditions. Numbers are 64-bit integers or doubles and promoted as in Java;
-values of different types are not equal and not unequal; what cannot be computed is unknown.
+None means NULL for a value and unknown for a condition. Numbers are 64-bit integers or doubles, and are promoted as in
+Java. Values of different types are neither equal nor unequal. A result that cannot be computed is unknown.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from journal.store.model import Value
 
 Lookup = Callable[[str], Value | None]
 Run = Callable[[Lookup], Value | None]
-"""A part of a selector, compiled."""
+"""A compiled part of a selector: a function of a message's headers."""
 
 Condition = Callable[[Lookup], bool | None]
 
@@ -49,7 +49,7 @@ def comparing(sign: str, left: Run, right: Run) -> Condition:
 
 
 def computing(first: Run, further: Sequence[tuple[str, Run]]) -> Run:
-    """Signs of one precedence and what stands behind each, from left to right."""
+    """A part that applies operators of the same precedence to their operands, from left to right."""
     steps = [(_COMPUTE[sign], part) for sign, part in further]
 
     def run(get: Lookup) -> Value | None:
@@ -88,7 +88,7 @@ def plus(of: Run) -> Run:
 
 
 def _wrapped(value: int) -> int:
-    """The value after the overflow of a Java long."""
+    """The value of an integer after the overflow of a Java long."""
     return (value - _INTEGER_MIN) % 2**64 + _INTEGER_MIN
 
 
@@ -115,7 +115,7 @@ _COMPUTE: Mapping[str, Callable[[float, float], float | None]] = {
 
 
 def truth(of: Run) -> Condition:
-    """A header as a condition: unknown if it is no boolean."""
+    """A header used as a condition. It is unknown if the header is no boolean."""
 
     def run(get: Lookup) -> bool | None:
         value = of(get)
@@ -185,9 +185,10 @@ def like(of: Run, fits: Callable[[str], object | None]) -> Condition:
 
 
 def like_pattern(text: str, escape: str) -> Callable[[str], object | None]:
-    """A LIKE pattern: `%` is any characters, `_` one, behind the escape character they are themselves.
+    """A LIKE pattern: `%` stands for any characters and `_` for one. After the escape character both stand for
+    themselves.
 
-    Raises ValueError for an escape character before anything else.
+    Raises ValueError if the escape character stands before any other character.
     """
     segments: list[list[str | None]] = [[]]
     at = 0

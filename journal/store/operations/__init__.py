@@ -1,1 +1,1 @@
-"""The store's operations, a file each."""
+"""The operations of the message store, each group of them in a file."""

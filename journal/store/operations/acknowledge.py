@@ -1,9 +1,10 @@
-"""Messages settled: a queue's references acknowledged, one or many at a time, in a transaction or not.
+"""How messages are settled: references of a queue are acknowledged, one or many at a time, inside a transaction or not.
 
-A settled message is gone for everybody else when the operation is accepted. The last reference of a message deletes it,
-in the same group.
+A reference is gone for everybody else as soon as its acknowledgement is accepted. The acknowledgement of a message's
+last reference also deletes the message, in the same group.
 
-Hot path: outside of transactions. Many at once go column by column where each is the last reference of its message.
+Hot path: outside of transactions. If each of many references is the last one of its message, all are handled column by
+column.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from journal.v1.store_pb2 import ACKNOWLEDGE, Acknowledgement
 Reason: TypeAlias = Acknowledgement.Reason.ValueType
 
 _NOBODY_KNOWS = -1
-"""The number that locks a reference whose acknowledgement was interrupted: the journal may have it or not."""
+"""The number that locks a reference whose acknowledgement was interrupted, so that it is not known whether the journal
+has it."""
 
 
 class AcknowledgeOperations:
@@ -54,7 +56,7 @@ class AcknowledgeOperations:
         self, state: QueueState, message_id: int, queue: QueueEntry, holder: str, reason: Reason,
         before: list[PlainOperation] | None = None,
     ) -> Pending:  # fmt: skip
-        """Settle one reference outside of transactions. `before` are operations that go into the same group first."""
+        """Settle one reference outside of transactions. The operations `before` come first in the same group."""
         queue_id = queue.record_id
         row, durable, references, chunks = state.to_acknowledge(message_id, queue_id, holder)
         settled = encode_acknowledgement(reason, holder) if durable and queue.config.durable else b""
@@ -124,7 +126,7 @@ class AcknowledgeOperations:
         completion = self._append_settled(state, operations, message_ids, queue_id, holder) if operations else None
         for message_id in message_ids:
             chunks = state.remainder(message_id)[2]
-            # looked up again, as its row may have moved when others were brought to memory
+            # the row is looked up again, because it may have moved when other references were brought to memory
             if state.acknowledge(message_id, queue_id, holder):
                 self._discard.drop_bodies(message_id, chunks)
             if completion is not None and message_id in written:
@@ -166,7 +168,8 @@ class AcknowledgeOperations:
                 durable = queue.config.durable and state.remainder(message_id)[0]
                 has_it = holder
                 if (message_id, queue_id) in txn.changed:
-                    # for everybody else: a load locks it for that one, and a rollback gives it back
+                    # the lock is for others: a load would lock the reference for the transaction, and a rollback would
+                    # unlock it
                     has_it = self._core.reference(message_id, queue).holder or holder
                 data = encode_acknowledgement(reason, has_it)
                 if self._changes.lock_in(state, txn, message_id, queue, holder):
@@ -189,7 +192,7 @@ class AcknowledgeOperations:
 
 
 def _require_each_once(message_ids: Sequence[int]) -> None:
-    """Raises StoreError for a message that is given twice."""
+    """Raises StoreError for a message that is named twice."""
     if len({*message_ids}) == len(message_ids):
         return
     seen: set[int] = set()
@@ -202,7 +205,7 @@ def _require_each_once(message_ids: Sequence[int]) -> None:
 def _settling(
     message_id: int, durable: bool, references: int, chunks: Sequence[int], queue: QueueEntry, settled: bytes
 ) -> list[PlainOperation]:
-    """Operations that settle a reference, and delete its message if it was the last one."""
+    """The operations that settle a reference, and delete its message if the reference is its last one."""
     operations: list[PlainOperation] = []
     if durable and queue.config.durable:
         operations.append((UPDATE, message_id, ACKNOWLEDGE, settled, False, queue.record_id))

@@ -1,7 +1,8 @@
-"""A message on its way into the store: checked, appended, and made known to its queues.
+"""How a message is added to the store: it is checked, appended, and made visible in its queues.
 
-A message is visible in a queue once its group is durable. One that is not durable is visible at once, even before
-durable ones that were sent earlier and are on their way (as JMS allows); it never reaches the journal.
+A durable message is visible in a queue once its group is durable. A message that is not durable never reaches the
+journal. It is visible at once, even before durable ones that were sent earlier and whose groups are not durable yet
+(JMS allows that).
 """
 
 from __future__ import annotations
@@ -29,14 +30,15 @@ from journal.wire.ids import SHARD_MASK
 
 
 class Outgoing:
-    """A message on its way into the store: its record's data, and the chunks of a large one."""
+    """A message that is being added: its record's data, and the chunks of a large body."""
 
     __slots__ = ("body_bytes", "checked", "chunks", "data", "message")
 
     def __init__(
         self, message: Message, data: bytes, chunks: Sequence[int] = (), body_bytes: int = 0, *, checked: bool = False
     ) -> None:
-        """`checked`: the first store of a chain has checked the duplicate-detection id, and its answer holds."""
+        """`checked` says that the first store of a chain has checked the duplicate-detection id already, and its answer
+        holds."""
         self.message = message
         self.data = data
         self.chunks = tuple(chunks)
@@ -45,7 +47,7 @@ class Outgoing:
 
 
 class Adding:
-    """What a message adds, between its acceptance by the store and by the journal."""
+    """The parts of one message between its acceptance by the store and by the journal."""
 
     __slots__ = ("address", "message_id", "operations", "slot", "targets", "window")
 
@@ -68,7 +70,7 @@ class Adding:
 
     @property
     def place(self) -> int:
-        """The queue or address whose swap file takes the message, if it is not durable."""
+        """The queue or address whose swap file holds the message, if it is not durable."""
         return (self.targets[0] if self.targets else self.address).record_id
 
 
@@ -134,7 +136,7 @@ class MessageAdder:
         wanted_id: int,
         txn: StoreTransaction | None = None,
     ) -> Adding:
-        """Check everything, before the journal is asked. A message that is not durable is kept from here on."""
+        """Check everything before the journal is asked. A message that is not durable is stored from here on."""
         message = out.message
         address = state.address(message.address)
         targets = [state.queue(name) for name in queues]
@@ -149,7 +151,7 @@ class MessageAdder:
         return adding
 
     def finish(self, state: QueueState, out: Outgoing, adding: Adding, completion: Completion | None) -> Pending:
-        """The journal has accepted the message: it is on its way into its queues."""
+        """Note that the journal has accepted the message. It arrives in its queues when its group is durable."""
         message, message_id, targets = out.message, adding.message_id, adding.targets
         if adding.window is not None:
             adding.window.enter(message.duplicate_id, adding.slot)
@@ -168,7 +170,7 @@ class MessageAdder:
         return Pending(message_id) if completion is None else Pending(message_id, completion)
 
     def finish_in(self, txn: StoreTransaction, state: QueueState, out: Outgoing, adding: Adding) -> None:
-        """The journal has accepted the message in a transaction."""
+        """Note that the journal has accepted the message in a transaction."""
         message, message_id, durable = out.message, adding.message_id, out.message.durable
         if durable:
             txn.keep_body(message_id, out.data, self._core.settings.transaction_bodies_bytes_max)
@@ -186,7 +188,8 @@ class MessageAdder:
     def slot(
         self, address: AddressEntry, message: Message, txn: StoreTransaction | None, *, checked: bool = False
     ) -> tuple[DuplicateWindow | None, int]:
-        """The window that a message's duplicate-detection id enters, and its slot there; None if it enters none."""
+        """The window for a message's duplicate-detection id, and the id's slot there; None if the message has no such
+        id."""
         if not (message.duplicate_id and address.duplicate_window):
             return None, 0
         window, slots = self.slots(address, [message.duplicate_id], txn, checked=checked)
@@ -195,10 +198,11 @@ class MessageAdder:
     def slots(
         self, address: AddressEntry, duplicate_ids: Sequence[bytes], txn: StoreTransaction | None, *, checked: bool
     ) -> tuple[DuplicateWindow | None, Sequence[int]]:
-        """The window that duplicate-detection ids enter together, and their slots there; None if they enter none.
+        """The window for the duplicate-detection ids of several messages, and their slots there; None if there are no
+        ids.
 
-        A duplicate refuses the whole transaction. Ids that are `checked` enter whatever the window says of them, if
-        slots are free. Raises DuplicateMessageError, FullError (other transactions reserve all slots).
+        One duplicate refuses all of them. Ids that are `checked` are not compared with the window, but they need free
+        slots. Raises DuplicateMessageError, FullError (other transactions reserve all slots).
         """
         if not (duplicate_ids and address.duplicate_window):
             return None, ()
@@ -222,7 +226,7 @@ class MessageAdder:
             self._ids.chosen.add(adding.message_id)
 
     def require_size(self, message: Message) -> None:
-        """Raises MessageTooLargeError."""
+        """Raises MessageTooLargeError for a body above `message_bytes_max`."""
         bytes_max = self._core.settings.message_bytes_max
         if len(message.body) > bytes_max:
             raise MessageTooLargeError(f"a body of {len(message.body)} bytes is over {bytes_max} (message_bytes_max)")
@@ -230,7 +234,8 @@ class MessageAdder:
     def in_chunks(
         self, message: Message, virtual_shard: int, others: Container[int] = ()
     ) -> tuple[Outgoing, list[tuple[int, bytes]]]:
-        """A large message without its body, and the chunks of that as (id, data). No chunk has an id of `others`."""
+        """A large message without its body, and the chunks of the body as (id, data). No chunk gets an id of
+        `others`."""
         size = self._core.settings.chunk_bytes
         chunks: list[tuple[int, bytes]] = []
         for start in range(0, len(message.body), size):
@@ -258,7 +263,7 @@ class MessageAdder:
 
 
 def require_routable(address: str, targets: Sequence[QueueEntry]) -> None:
-    """Raises StoreError for queues of another address, or one queue twice."""
+    """Raises StoreError for queues of another address, or for a queue that is named twice."""
     for queue in targets:
         if queue.config.address != address:
             raise StoreError(f"queue {queue.config.name} is of address {queue.config.address}, not {address}")

@@ -1,7 +1,7 @@
-"""What transactions make of references that stay: acquired, given back, counted, scheduled.
+"""Changes that transactions make to references that stay in their queue: acquired, released, counted, scheduled.
 
-The first such operation locks the reference when it is accepted. The transaction sees the reference as the transaction
-has left it; everybody else sees it as it was, locked. The change holds for all once the commit is durable.
+The first such operation locks the reference when it is accepted. The transaction itself sees its own changes; everybody
+else sees the old reference, as locked. When the commit is durable, the changes are visible to all.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ReferenceChanges:
         self._core = core
 
     def seen_by(self, txn: StoreTransaction, message_id: int, queue: QueueEntry) -> ReferenceInfo:
-        """A reference as a transaction has left it.
+        """A reference with the changes of a transaction.
 
         Raises MessageMissingError, MessageHeldError (another transaction locks it, or this one has acknowledged it).
         """
@@ -57,7 +57,7 @@ class ReferenceChanges:
         deliveries: int,
         due: int,
     ) -> Pending:
-        """Append what a transaction makes of a reference, and lock the reference."""
+        """Append a transaction's change of a reference, and lock the reference."""
         message_id, queue_id = seen.message, queue.record_id
         data = encode_reference(change, holder, deliveries, due)
         durable = queue.config.durable and message_id not in self._core.volatile
@@ -75,9 +75,10 @@ class ReferenceChanges:
     def lock_in(
         self, state: QueueState, txn: StoreTransaction, message_id: int, queue: QueueEntry, holder: str
     ) -> bool:
-        """Lock a reference for its acknowledgement by a transaction; False if the transaction's change has locked it.
+        """Lock a reference for its acknowledgement by a transaction; False if an earlier change of the transaction has
+        locked it already.
 
-        Raises what `QueueState.lock` raises, and MessageHeldError for another holder than the transaction has made it.
+        Raises what `QueueState.lock` raises, and MessageHeldError if the transaction has given it to another holder.
         """
         changed = txn.changed.get((message_id, queue.record_id))
         if changed is None:
@@ -90,7 +91,7 @@ class ReferenceChanges:
         return False
 
     def holder_of(self, message_id: int, queue: QueueEntry, tx: int) -> str:
-        """The holder of a message, as the transaction has left it; empty for none."""
+        """The holder of a message after the transaction's changes; empty if there is none."""
         info = self._core.reference(message_id, queue)
         txn = self._core.transactions.open.get(tx)
         changed = None if txn is None else txn.changed.get((message_id, queue.record_id))

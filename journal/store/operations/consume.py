@@ -1,8 +1,8 @@
-"""Messages out of a message store: acquired by holders, given back, counted and scheduled.
+"""How messages are consumed: holders acquire and release them, count deliveries, and schedule them.
 
-What these take away is gone for everybody else when they are accepted. A holder is whatever its broker names (a member,
-a client, a session). What it held stays its own over a load: for good if it re-attaches or acquires it again, else
-until `acquire_grace_ms` have passed.
+A message that is acquired is gone for everybody else as soon as the operation is accepted. A holder is a name that the
+broker chose (of a member, a client, a session). After a load, the messages that it held stay reserved for it: for good
+if it re-attaches or acquires them again, else until `acquire_grace_ms` have passed.
 """
 
 from __future__ import annotations
@@ -101,7 +101,8 @@ class ConsumeOperations:
     def release(self, message_id: int, queue: str, holder: str = "", tx: int = 0, *, counts: bool = True) -> Pending:
         core = self._core
         with core.lock:
-            state = core.enter(let_go=False)  # this also gives back what an absent holder held
+            # this also releases the messages of holders that were absent since the load
+            state = core.enter(let_go=False)
             target = state.queue(queue)
             txn = core.transactions.accepting(tx) if tx else None
             info = core.reference(message_id, target) if txn is None else self._changes.seen_by(txn, message_id, target)
@@ -167,7 +168,7 @@ class ConsumeOperations:
     def _note(
         self, change: Change, message_id: int, queue: QueueEntry, holder: str, deliveries: int, due: int
     ) -> Pending:
-        """Append what became of a reference, if it is durable."""
+        """Append the new state of a reference, if its message and queue are durable."""
         data = encode_reference(change, holder, deliveries, due)
         if message_id in self._core.volatile or not queue.config.durable:
             return Pending(message_id)

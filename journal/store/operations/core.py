@@ -1,4 +1,4 @@
-"""What all operations of a message store share: its lock, its state, and how a call enters.
+"""What all operations of a message store share: its lock, its state, and the first steps of every call.
 
 Operations are accepted under one lock, so that the order of acceptance is the journal's and the queues' alike.
 
@@ -34,8 +34,8 @@ class StoreCore:
     """The lock of a message store and everything that it guards.
 
     The class has many attributes because each of them is shared: one lock guards the queues, the transactions and the
-    bodies together, and an operation of any part reads and changes several of them in one step. What only one part
-    needs is that part's own.
+    bodies together, and an operation of any part reads and changes several of them in one step. State that only one
+    part needs is in that part.
     """
 
     def __init__(
@@ -44,16 +44,17 @@ class StoreCore:
         self.journal = journal
         self.settings = settings
         self.inline_bytes_max = min(settings.inline_bytes_max, settings.message_bytes_max)
-        """Larger bodies are stored in chunks."""
+        """Bodies larger than this are stored in chunks."""
         self.clock_ms = clock_ms
         self.elapsed_ms = elapsed_ms
         self.agreed_ms = AgreedTime(clock_ms, elapsed_ms, settings.expiry_agreement_ms)
-        """The time by which messages have expired for good."""
+        """The time, agreed by both clocks, by which a message's expiry counts for good."""
         self._callers_lock = threading.RLock()
         self.state = QueueState(references_in_memory_max=0, queue_references_in_memory_max=0)
-        """The queues. Empty until `start` brings those that were loaded."""
+        """The state of the queues. It is empty until `start` brings in the loaded one."""
         self.refusal: JournalError | None = StateError("the store is not started")
-        """Why nothing is accepted: before start, after close, and once a group or the index of references failed."""
+        """The error that refuses every call: before start, after close, and after a group or the index of references
+        has failed."""
         self.effects = GroupEffects(self._arrive_and_settle)
         self.transactions = KnownTransactions()
         self.windows: dict[int, DuplicateWindow] = {}
@@ -71,31 +72,33 @@ class StoreCore:
             )
         self.volatile = VolatileBodies(settings.volatile_bytes_max, swap)
         self.absent: dict[str, None] = {}
-        """Holders from before the load that have not re-attached, until their time is over."""
+        """Holders that had messages before the load and have not re-attached, until their time is over."""
         self.grace_until_ms = 0.0
-        """When the time of the absent is over, by `elapsed_ms`."""
+        """When the time of absent holders is over, by `elapsed_ms`."""
         self.let_go_in_passing: Callable[[], None] = _nothing
-        """Gives back some of what the absent held, once their time is over. Set by the store that has the parts."""
+        """A function that releases some messages of absent holders once their time is over. The store sets it."""
         self.take_back: Callable[[Sequence[Effect]], None] = _nothing
-        """Undoes what was taken in from topics, and is known not to be in the journal. Set as above."""
+        """A function that undoes messages that were taken in from topics but are known not to be in the journal. The
+        store sets it."""
         self.unfinished: Sequence[Callable[[], None]] = ()
-        """Steps that go on with what could not be done at once, in order. Set as above."""
+        """Functions that continue work that could not be done at once, in order. The store sets them."""
 
     @property
     def lock(self) -> AbstractContextManager[object]:
         """The lock that every public operation holds. It can be taken again by the thread that has it.
 
-        Raises CallbackError: whoever has the lock may wait for room, and the thread that calls back makes that room.
-        Hot path: a lock class of our own that checks this takes twice as long.
+        Raises CallbackError in a completion's callback: a thread that has the lock may wait for room in the queue, and
+        the thread of callbacks makes that room. Hot path: a lock class of our own with this check would take twice as
+        long.
         """
         if telling:
             require_no_callback("call the store")
         return self._callers_lock
 
     def enter(self, *, let_go: bool = True) -> QueueState:
-        """The state, as of everything that is durable by now. Raises what refuses every call.
+        """The state, with the effects of all groups that are durable by now. Raises the error that refuses every call.
 
-        What the absent have not come back for is given back when their time is over, unless `let_go` is false.
+        Messages of absent holders are released when their time is over, unless `let_go` is false.
         """
         if self.refusal is not None:
             raise self.refusal.again()
@@ -114,16 +117,16 @@ class StoreCore:
             yield
 
     def reference(self, message_id: int, queue: QueueEntry) -> ReferenceInfo:
-        """Raises MessageMissingError for a message that is not in the queue (any more, or yet)."""
+        """A reference. Raises MessageMissingError if the message is not in the queue (not any more, or not yet)."""
         return self.state.reference(message_id, queue.record_id)
 
     def go_on(self) -> None:
-        """Go on with what could not be done at once."""
+        """Continue work that could not be done at once."""
         for step in self.unfinished:
             step()
 
     def _carry_out(self) -> None:
-        """Carry out the effects of the groups that are done, in order."""
+        """Apply the effects of the groups that are done, in order."""
         groups = self.effects.groups
         while groups and groups[0][0].done:
             completion, effects = groups[0]
@@ -146,7 +149,8 @@ class StoreCore:
         self.go_on()
 
     def _arrive_and_settle(self, arrived: References, settled: References) -> None:
-        """Their order is free: no arriving reference is being acknowledged, and no settled one is routed again."""
+        """Apply arrivals and settlements of a group. Their order does not matter: no arriving reference is being
+        acknowledged, and no settled one is routed again."""
         self.state.settled_each(settled)
         self.state.arrive_each(arrived)
 
@@ -156,4 +160,4 @@ def _interrupted() -> StateError:
 
 
 def _nothing(*_: object) -> None:
-    """A step of a part that the store does not have yet."""
+    """The default for a function of a part that the store has not set."""

@@ -1,7 +1,7 @@
 """Addresses, queues and bindings of a message store: created and destroyed by their broker.
 
-They exist for later calls at once, and durably when the operation completes. A queue that is not durable, and what is
-bound to it, is in no journal.
+Later calls see them at once; they are durable when the operation completes. A queue that is not durable, and its
+bindings, are never in the journal.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from journal.v1.store_pb2 import ADDRESS, BINDING, QUEUE
 
 
 def virtual_shard_of(address: str) -> int:
-    """Where everything of an address lives."""
+    """The virtual shard of an address, in which all its records are."""
     return zlib.crc32(address.encode()) % VIRTUAL_SHARDS
 
 
 class DeclareOperations:
-    """Operations on what messages go through. `journal.store.declared` says what they are in a transaction."""
+    """Operations on addresses, queues and bindings. `journal.store.declared` has their state inside a transaction."""
 
     def __init__(self, core: StoreCore, ids: StoreIds, discard: MessageDiscard) -> None:
         self._core = core

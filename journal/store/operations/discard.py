@@ -1,4 +1,4 @@
-"""Messages that no queue refers to: which there are, and how the store forgets and deletes them."""
+"""Messages that no queue refers to: how the store finds, forgets and deletes them."""
 
 from __future__ import annotations
 
@@ -12,21 +12,23 @@ from journal.store.operations.ids import StoreIds
 
 
 class MessageDiscard:
-    """Forgets messages and what is kept of them. Its callers hold the store's lock, but for `discard_leaving`."""
+    """Forgets messages and all that is kept of them. Its callers hold the store's lock, except those of
+    `discard_leaving`."""
 
     def __init__(self, core: StoreCore, ids: StoreIds, garbage: Garbage) -> None:
         self._core = core
         self._ids = ids
         self._garbage = garbage
         self.taking_in = ByAddress()
-        """Messages taken in from topics that are not known to be durable."""
+        """Messages that were taken in from topics and may not be durable yet."""
         self.unrouted = ByAddress()
-        """Messages that no queue has got yet, or got for good."""
+        """Messages that are in no queue, not yet or for good."""
         self.leaving: deque[Iterator[Sequence[int]]] = deque()
-        """Messages without references, in parts: they were in queues and at addresses that are gone."""
+        """Messages without references whose queue or address was destroyed, in parts."""
 
     def drop_bodies(self, message_id: int, chunks: tuple[int, ...] = ()) -> None:
-        """Drop what is kept of a message beside its references. Bodies in the cache go with their group."""
+        """Drop the bodies of a message that are kept outside of the journal. Bodies in the cache are dropped with their
+        group."""
         volatile = self._core.volatile
         volatile.drop(message_id)
         if self._ids.chosen:
@@ -44,14 +46,15 @@ class MessageDiscard:
         """Forget messages without references now, and have them deleted in bounded groups when the store goes on."""
         for message_id in messages:
             if message_id in self.taking_in:
-                continue  # it is forgotten, or deleted, when it is known whether it is there
+                continue  # such a message is forgotten or deleted later, when it is known whether the journal has it
             entry = self._core.state.message(message_id)
             if entry.durable:
                 self._garbage.add([(message_id, *entry.chunks)])
             self.forget(message_id, entry.chunks)
 
     def discard_leaving(self) -> None:
-        """Discard what was in queues and at addresses that are gone. Other callers get turns between the parts."""
+        """Discard the messages of destroyed queues and addresses. Between the parts, other callers may take the
+        lock."""
         while self.leaving:
             with self._core.turn():
                 part = next(self.leaving[0], None) if self.leaving else None

@@ -1,4 +1,4 @@
-"""What time brings: scheduled messages become due, messages expire, and holders that stay away lose what they held."""
+"""Effects of time: scheduled messages become due, messages expire, and absent holders lose their messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from journal.store.queues.state import ALL_LEFT
 
 
 class DueOperations:
-    """Operations on what waits for its time."""
+    """Operations on messages that wait for a time."""
 
     def __init__(self, core: StoreCore, hold: HoldOperations) -> None:
         self._core = core

@@ -1,8 +1,8 @@
-"""What accepted operations mean for the queues once their groups are durable.
+"""The effects of accepted operations on the queues, once their groups are durable.
 
-What an operation adds becomes visible when its group is committed. Until then the group's effects wait here, in the
-order of acceptance; whoever enters the store next carries out those of all groups that are done. So nothing has to be
-woken, and the journal's writer never waits for a caller that waits for the journal's room.
+A message that an operation adds becomes visible when the operation's group is committed. Until then the group's effects
+wait here, in the order of acceptance. The next call of the store applies the effects of all groups that are done. So no
+thread has to be woken, and the journal's writer never waits for the store's lock, whose holder may wait for the writer.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class _Run(NamedTuple):
 
 
 class GroupEffects:
-    """Effects that wait for their groups. The store's lock guards them."""
+    """Effects that wait for their groups to be durable. The store's lock guards them."""
 
     __slots__ = ("_arrive_and_settle", "_effects", "_open_group", "_run", "groups")
 
     def __init__(self, arrive_and_settle: Callable[[References, References], None]) -> None:
-        """`arrive_and_settle` brings references that are durable to their queues, and settles others."""
+        """`arrive_and_settle` brings references that have become durable to their queues, and settles others."""
         self.groups: deque[tuple[Completion, list[Effect]]] = deque()
-        """Groups that are not carried out yet, in order, each with its effects."""
+        """Groups whose effects are not applied yet, in order, each with its effects."""
         self._arrive_and_settle = arrive_and_settle
         self._open_group: Completion | None = None
         """The group that came last; more effects may still join it."""
@@ -45,7 +45,7 @@ class GroupEffects:
         """The open group's last effect, if arrivals and settlements can still join it."""
 
     def when_durable(self, completion: Completion, act: Callable[[Any, Any], object], first: Any, second: Any) -> None:
-        """Call `act(first, second)` once the group is durable. Operations of one group share its list."""
+        """Call `act(first, second)` once the group is durable. Operations of one group share a list of effects."""
         self._run = None
         if completion is self._open_group:
             self._effects.append((act, first, second))
@@ -55,7 +55,7 @@ class GroupEffects:
         self.groups.append((completion, self._effects))
 
     def arrives(self, completion: Completion, message_id: int, queue_id: int) -> None:
-        """A reference arrives in its queue once the group is durable.
+        """Bring a reference to its queue once the group is durable.
 
         Hot path: arrivals of a group share one effect, if no other effect comes between them.
         """
@@ -65,7 +65,7 @@ class GroupEffects:
         run.arrived.append((message_id, queue_id))
 
     def settles(self, completion: Completion, message_id: int, queue_id: int) -> None:
-        """A reference is settled once the group is durable. Settlements share one effect as arrivals do."""
+        """Settle a reference once the group is durable. Settlements of a group share one effect, as arrivals do."""
         run = self._run
         if run is None or completion is not self._open_group:
             run = self._begin_run(completion)
@@ -78,6 +78,6 @@ class GroupEffects:
         return run
 
     def close_group(self, completion: Completion) -> None:
-        """Nothing joins this group any more: its effects are carried out."""
+        """Note that no effect may join this group any more, because its effects are being applied."""
         if completion is self._open_group:
             self._open_group = self._run = None

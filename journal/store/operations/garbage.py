@@ -1,4 +1,4 @@
-"""Records that nothing refers to any more, and how they are deleted: in bounded groups, one behind the other."""
+"""How records without a reference are deleted: in bounded groups, one after the other."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ class Garbage:
     def __init__(self, core: StoreCore) -> None:
         self._core = core
         self.deleted = 0
-        """Number of records that were deleted, and are durably so."""
+        """Number of records whose deletion is durable."""
         self._waiting: deque[MessageRecords] = deque()
         self._lock = threading.Lock()
-        """A lock of its own: deletions go on in the journal's writer, which does not wait for the store's callers."""
+        """A separate lock, because deletions also run in the journal's writer, which must not wait for the store's
+        callers."""
 
     def add(self, messages: Iterable[MessageRecords]) -> None:
         self._waiting.extend(messages)
@@ -36,7 +37,8 @@ class Garbage:
     def delete_some(self) -> None:
         """Delete one group of records; once it is durable, its completion deletes the next one.
 
-        So this also runs in the journal's writer, without the store's lock, and must neither wait nor raise.
+        So this method also runs in the journal's writer, without the store's lock, and must neither wait nor raise an
+        error.
         """
         while self._core.refusal is None:
             with self._lock:
@@ -47,7 +49,7 @@ class Garbage:
                 completion = self._core.journal.append_all(operations, wait=False)
             except FullError:
                 self._put_back(taken)
-                completion = self._core.journal.flush()  # then the queue has been emptied
+                completion = self._core.journal.flush()  # in this case the list was emptied meanwhile
                 if completion.done:
                     continue
                 operations = []

@@ -1,4 +1,5 @@
-"""Everything that a holder holds: given back when the holder lets go, or does not come back in time after a load."""
+"""The messages of a holder are released together: when the holder lets go, or if it does not come back in time after a
+load."""
 
 from __future__ import annotations
 
@@ -15,23 +16,24 @@ from journal.v1.journal_pb2 import UPDATE
 from journal.v1.store_pb2 import REFERENCE, Reference
 
 _TOLD_AT_ONCE = 200
-"""Messages of a holder that are told in one turn of the lock."""
+"""The largest number of a holder's messages that are listed while the lock is held once."""
 
 
 class HoldOperations:
-    """Operations on everything that a holder holds."""
+    """Operations on all messages that a holder holds."""
 
     def __init__(self, core: StoreCore) -> None:
         self._core = core
         self._come_back: dict[tuple[int, int], None] = {}
-        """(message, queue) to be given back if still held over: a transaction had it locked when its holder let go."""
+        """(message, queue) pairs to release if they are still held over. A transaction had locked them when their
+        holder let go."""
 
     def release_holder(self, name: str, *, counts: bool = True) -> Pending:
         core = self._core
         pending = Pending(0)
         with core.lock:
             rows = core.enter().rows_of(name)
-            # at once: a transaction may settle before the last group
+            # this is set at once, because a transaction may settle before the last group
             core.absent.pop(name, None)
             for txn in core.transactions.unsettled():
                 txn.unclaimed.update(dict.fromkeys(txn.acquired_for(name), counts))
@@ -70,7 +72,7 @@ class HoldOperations:
         return settings.operations_at_once(settings.release_operations_max, self._core.journal.limits)
 
     def _release_all(self, held: list[tuple[int, int]], *, counts: bool, wait: bool = True) -> Pending | None:
-        """Give back references in one group; None if none of them is durable."""
+        """Release references in one group; None if none of them is durable."""
         core, state = self._core, self._core.state
         operations: list[PlainOperation] = []
         for message_id, queue_id in held:
@@ -86,16 +88,16 @@ class HoldOperations:
             state.release(message_id, queue_id, counts=counts)
         return pending
 
-    # ---- what comes back from transactions -------------------------------------------------------------------------
+    # ---- references unlocked by transactions -------------------------------------------------------------------------
 
     def come_back(self, key: tuple[int, int], holder: str) -> None:
-        """A transaction no longer locks a reference: it is given back if its holder has let go of it meanwhile."""
+        """Note that a transaction has unlocked a reference. If its holder has let go meanwhile, it is released."""
         core = self._core
         if holder not in core.absent and core.state.held_over_counts(*key) is not None:
             self._come_back[key] = None
 
     def give_back_left(self) -> None:
-        """Give back some of what came back from transactions after its holder had let go of it."""
+        """Release some of the references that transactions have unlocked after their holders had let go."""
         if not self._come_back:
             return
         batch = list(islice(self._come_back, self._released_at_once))
@@ -108,14 +110,14 @@ class HoldOperations:
             for counts, each in left.items():
                 self._release_all(each, counts=counts, wait=False)
         except FullError:
-            return  # the next caller that enters tries again
+            return  # the next call of the store tries again
         for held in batch:
             del self._come_back[held]
 
     def _left_counts(self, message_id: int, queue_id: int) -> bool | None:
-        """Whether giving it back counts as a delivery.
+        """Whether the release counts as a delivery.
 
-        None: there is nothing to give back, as it is settled, locked again or held by somebody who came for it.
+        None if it must not be released: it is settled, locked again, or its holder has come back for it.
         """
         state = self._core.state
         try:
@@ -129,10 +131,11 @@ class HoldOperations:
     # ---- holders that are absent since the load --------------------------------------------------------------------
 
     def let_go_of_absent(self, *, wait: bool = True) -> None:
-        """Give back some of what the absent held, once their time is over; `next_due` has passed while there is more.
+        """Release some messages of absent holders, once their time is over. While there are more, `next_due` is in the
+        past.
 
-        It does not count as a delivery: nobody knows whether it was handed out. What a transaction has locked is given
-        back when the transaction no longer locks it: `come_back`.
+        The release does not count as a delivery, because it is not known whether the message was delivered. A message
+        that a transaction has locked is released when it is unlocked (`come_back`).
         """
         core = self._core
         if not core.absent or core.elapsed_ms() < core.grace_until_ms:
@@ -143,11 +146,11 @@ class HoldOperations:
             held = core.state.held_over(holder, left)
             self._release_all(held, counts=False, wait=wait)
             left -= len(held)
-            if left:  # all that this holder held was given back; if `left` is 0, the holder may have more
+            if left:  # all messages of this holder were released, unless `left` is 0: then it may have more
                 del core.absent[holder]
                 left -= 1
 
     def let_go_in_passing(self) -> None:
-        """Call `let_go_of_absent` as a side task of another operation: it does not wait while the queue is full."""
-        with suppress(FullError):  # the next caller that enters tries again
+        """Call `let_go_of_absent` during another operation. It does not wait if the queue is full."""
+        with suppress(FullError):  # the next call of the store tries again
             self.let_go_of_absent(wait=False)

@@ -1,4 +1,5 @@
-"""What is in a message store: messages with their bodies, queues with their counts, and why a message is there."""
+"""Reading a message store: messages with their bodies, queues with their counts, and the state of a message in each
+queue."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from journal.store.operations.core import StoreCore
 from journal.store.queues.entry import AddressEntry, MessageEntry, QueueEntry
 
 _AT_ONCE = 100
-"""Queues or addresses that are looked at in one turn of the lock."""
+"""The number of queues or addresses that are read while the lock is held once."""
 
 
 class QueueInfo(NamedTuple):
@@ -33,7 +34,7 @@ class QueueInfo(NamedTuple):
     arriving: int
     bytes: int
     oldest: int
-    """The smallest timestamp among the first message of each priority, 0 if none is ready."""
+    """The smallest timestamp of the first messages of all priorities; 0 if no message is ready."""
 
 
 class LookOperations:

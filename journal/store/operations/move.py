@@ -1,7 +1,8 @@
-"""Messages from one queue to another address: moved, expired, dead. The copy says where it came from.
+"""How messages go from a queue to another address: because they are moved, have expired, or are dead. The copy says
+where it came from.
 
-A copy and the acknowledgement of its original are one group, or one transaction when the body is large. So a message is
-at one place or the other after any crash.
+A copy and the acknowledgement of its original are in one group, or in one transaction if the body is large. So after a
+crash the message is at exactly one of the two places.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from journal.v1.store_pb2 import Acknowledgement
 
 
 class MoveOperations:
-    """Operations that take a message elsewhere. A held message is moved for its holder."""
+    """Operations that move a message to another address. A held message is moved for its holder."""
 
     def __init__(
         self,
@@ -109,7 +110,7 @@ class MoveOperations:
         id: int,
         tx: int,
     ) -> Moved:
-        """Move a message; without `queues`, to those that an unfiltered message to the address goes to."""
+        """Move a message. Without `queues` it goes to the queues to which a message without filters would go."""
         with self._core.lock:
             state = self._core.enter()
             self._core.reference(message_id, state.queue(queue))
@@ -133,7 +134,7 @@ class MoveOperations:
         return Moved(moved.id, moved.completion, queues)
 
     def _queues_for(self, address: str) -> tuple[str, ...]:
-        """All multicast queues of an address, and its anycast one with the fewest messages."""
+        """All multicast queues of an address, and the anycast queue with the fewest messages."""
         queues = self._core.state.queues_of(address)
         multicast = [entry for entry in queues if entry.config.routing is Routing.MULTICAST]
         anycast = [entry for entry in queues if entry.config.routing is Routing.ANYCAST]
@@ -162,10 +163,11 @@ class MoveOperations:
     def _move_in(
         self, message_id: int, queue: str, copy: Message, queues: tuple[str, ...], code: Reason, id: int, tx: int
     ) -> Pending:
-        """Move in the transaction `tx`, or in one of its own. First the original is locked: nobody takes it."""
+        """Move a message in the transaction `tx`, or in a transaction of its own. First the original is locked, so that
+        nobody takes it."""
         own, settled = not tx, False
         bodiless = replace(copy, body=b"")
-        self._stream.open(bodiless, queues, tx, id)  # raises here what would else be raised between the two steps
+        self._stream.open(bodiless, queues, tx, id)  # an error is raised here, before the first of the two steps
         tx = tx or self._transactions.begin()
         try:
             with self._core.lock:
@@ -188,5 +190,5 @@ class MoveOperations:
 
 
 def _expired_at(message: Message) -> int:
-    """When the message would have expired, here or where it was before it was moved; 0: never."""
+    """When the message expires, or would have expired where it was before it was moved; 0 means never."""
     return message.expires or (message.origin.expires if message.origin is not None else 0)

@@ -1,4 +1,4 @@
-"""Stored messages given to one more queue, and stored messages deleted that no queue ever got."""
+"""Operations on stored messages: routing one to a further queue, and deleting one that is in no queue."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from journal.v1.store_pb2 import REFERENCE, ROUTE, Reference
 
 
 class RouteOperations:
-    """Operations on messages that are stored."""
+    """Operations on messages that are stored already."""
 
     def __init__(self, core: StoreCore, discard: MessageDiscard) -> None:
         self._core = core

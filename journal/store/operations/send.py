@@ -1,4 +1,4 @@
-"""One message into a message store, stored alone or routed to queues of its address."""
+"""Adds one message to a message store, with or without routing it to queues of its address."""
 
 from __future__ import annotations
 

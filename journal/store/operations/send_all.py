@@ -1,7 +1,7 @@
-"""Many messages of one address into a message store at once: all of them, or none.
+"""Adds many messages of one address to a message store at once: all of them, or none.
 
-Hot path: durable messages with small bodies and no duplicate-detection ids, to one durable queue, outside of
-transactions: column by column through the store and the journal. All others are added one by one, in one group.
+Hot path: durable messages with small bodies and without duplicate-detection ids, for one durable queue, outside of
+transactions. They go column by column through the store and the journal. All others are added one by one, in one group.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from journal.wire.ids import SHARD_MASK
 
 
 class _Batch:
-    """Messages on their way into the store, one by one."""
+    """Messages that are being added one by one."""
 
     __slots__ = ("added", "operations")
 
@@ -137,7 +137,8 @@ class SendAllOperations:
         return PendingAll(message_ids) if completion is None else PendingAll(message_ids, completion)
 
     def _ids_for(self, address: AddressEntry, messages: Sequence[Message], wanted: Sequence[int]) -> list[int]:
-        """Raises StoreError for ids that are in use, of another virtual shard than the address, or given twice."""
+        """The ids for the messages. Raises StoreError for ids that are in use, are in another virtual shard than the
+        address, or are given twice."""
         if wanted:
             if len({*wanted}) < len(wanted):
                 raise StoreError("an id is given to two messages")
@@ -168,5 +169,5 @@ class SendAllOperations:
 
 
 def _are_plain(messages: Sequence[Message], data: Sequence[bytes]) -> bool:
-    """Whether all are durable, small, and have no duplicate-detection id."""
+    """Whether all messages are durable and small, and have no duplicate-detection id."""
     return all(data) and not [each for each in messages if each.duplicate_id or not each.durable]

@@ -1,4 +1,4 @@
-"""How a message store goes on from what the activation of its journal has loaded."""
+"""How a message store takes over the state that the activation of its journal has loaded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from journal.store.restoring import restore_transactions, restore_windows
 
 
 def start_from(loaded: LoadedStore, core: StoreCore, discard: MessageDiscard, garbage: Garbage) -> None:
-    """Bring what was loaded into an empty store. Its caller holds the store's lock."""
+    """Move the loaded state into an empty store. Its caller holds the store's lock."""
     state = core.state = loaded.state
     transactions = core.transactions
     transactions.open.update(restore_transactions(loaded, core.settings.transaction_bodies_bytes_max))

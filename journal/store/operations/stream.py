@@ -1,7 +1,8 @@
-"""Messages whose bodies come in pieces, of any size: stored in chunks, each as soon as its bytes are there.
+"""Adds messages whose bodies come in pieces, of any size. They are stored in chunks, each as soon as its bytes have
+come.
 
-The chunks of a durable message are appended in a transaction: the caller's, or one of the message's own that is
-committed with the message's record. So a message that is cut off leaves nothing.
+The chunks of a durable message are appended in a transaction: the caller's, or one of the message's own, which is
+committed together with the message's record. So if the body is cut off, nothing of the message remains.
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ from journal.v1.store_pb2 import CHUNK
 from journal.wire.ids import SHARD_MASK
 
 _LARGE_FIELDS_BYTES = 32
-"""A bound for the fields that only a large message's record has: the body's size and the length of the chunks' ids."""
+"""An upper bound for the fields that only a large message's record has: the body's size and the length of the chunks'
+ids."""
 
 
 class MessageStream:
-    """A message whose body is on its way into the store."""
+    """A message that is being added while its body comes in pieces."""
 
     __slots__ = ("address_id", "checked", "chunks", "id", "message", "own", "place", "queues", "txn")
 
@@ -37,14 +39,14 @@ class MessageStream:
         self.message = message
         self.queues = tuple(queues)
         self.txn: StoreTransaction | None = None
-        """The transaction itself, as its number may be begun again while the body comes."""
+        """The transaction object itself, because its number may be used again while the body comes."""
         self.id = id
         self.checked = checked
         self.own = False
-        """Whether the transaction is the stream's own."""
+        """Whether the transaction belongs to the stream only."""
         self.address_id = 0
         self.place = 0
-        """The queue or address whose swap file takes the chunks, if the message is not durable."""
+        """The queue or address whose swap file holds the chunks, if the message is not durable."""
         self.chunks: Chunks
 
 
@@ -116,7 +118,7 @@ class StreamOperations:
     # ---- inside ----------------------------------------------------------------------------------------------------
 
     def open(self, message: Message, queues: Sequence[str], tx: int, id: int, checked: bool = False) -> MessageStream:
-        """Begin a message: check everything that can be checked before the body comes."""
+        """Begin a message, after all checks that are possible before the body comes."""
         if message.body:
             raise InvalidOperationError("a message whose body is streamed has none of its own")
         record_bytes = len(encode_message(message)) + _LARGE_FIELDS_BYTES
@@ -167,11 +169,12 @@ class StreamOperations:
         return chunk_id
 
     def _is_open(self, stream: MessageStream) -> bool:
-        """Whether the transaction that the message was begun in is still open."""
+        """Whether the transaction in which the message was begun is still open."""
         return stream.txn is not None and self._core.transactions.open.get(stream.txn.tx) is stream.txn
 
     def _require_begun_in(self, stream: MessageStream) -> None:
-        """Raises TransactionUnknownError if the message's transaction is gone, and what refuses operations in it."""
+        """Raises TransactionUnknownError if the message's transaction is gone, and the error that refuses operations in
+        it."""
         if stream.txn is None:
             return
         tx = stream.txn.tx
@@ -180,18 +183,19 @@ class StreamOperations:
         self._core.transactions.accepting(tx)
 
     def _put_chunk(self, stream: MessageStream) -> Completion | None:
-        """Put the next chunk, and return None; without room for it, return what is done once the journal has room."""
+        """Store the next chunk and return None. If the journal has no room for it, return a future that is done when
+        there is room."""
         try:
             stream.chunks.put_chunk()
         except QueueFullError:
             room = self._core.journal.room()
             if not room.done:
                 return room
-            stream.chunks.put_chunk()  # there is room now; or the chunk is too large for any queue
+            stream.chunks.put_chunk()  # there is room now, or the chunk is too large for any queue
         return None
 
     def _has_rest(self, stream: MessageStream) -> bool:
-        """Whether the end of the body is a chunk of its own; a small body is in the message's record."""
+        """Whether the rest of the body becomes a chunk. A small body is in the message's record instead."""
         chunks = stream.chunks
         return chunks.has_chunk(end=bool(chunks.ids) or chunks.bytes > self._core.settings.inline_bytes_max)
 
@@ -215,7 +219,8 @@ class StreamOperations:
             return pending
 
     def cut_off(self, stream: MessageStream) -> None:
-        """Leave nothing of the message; the caller's transaction, if it has a part, can only be rolled back."""
+        """Remove all parts of the message. If the caller's transaction contains a part, it can then only be rolled
+        back."""
         with self._core.lock:
             if not stream.message.durable:
                 for chunk_id in stream.chunks.ids:

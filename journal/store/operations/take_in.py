@@ -1,9 +1,10 @@
-"""Messages from Kafka topics: stored and routed as sent ones are, together with the offsets consumed for them.
+"""Adds messages from Kafka topics: they are stored and routed like sent ones, together with the offsets of their
+records.
 
 A batch is one group of the journal, and one Kafka transaction with the consumed offsets: after any crash both are
-there, or neither. Should Kafka take neither while this node stays active, it is as if the batch had never been.
+there, or neither. If Kafka takes neither while this node stays active, the batch is undone completely.
 
-Hot path: many plain messages to one queue, in runs. The lock is held once for a batch, so a batch is not large.
+Hot path: many plain messages to one queue, in runs. The lock is held for the whole batch, so batches must be small.
 """
 
 from __future__ import annotations
@@ -35,24 +36,25 @@ from journal.v1.store_pb2 import ACKNOWLEDGE, CHUNK, DUPLICATE, MESSAGE, ROUTE, 
 from journal.wire.ids import SHARD_MASK
 
 _NOBODY = -1
-"""The number by which a batch reserves duplicate ids and locks what it settles. No transaction has it."""
+"""The number under which a batch reserves duplicate-detection ids and locks references. No transaction has this
+number."""
 
 Takes = Callable[[Message, QueueConfig], bool]
 """A function that tells whether a queue with a filter takes a message. It must be quick, and not call the store."""
 
 
 class Settles(NamedTuple):
-    """A stored durable message that a batch acknowledges in a durable queue."""
+    """A stored durable message that a batch acknowledges in a durable queue, such as a request whose reply has come."""
 
     message: int
     queue: str
     expired: bool = False
-    """Whether it is settled as expired, and not as consumed."""
+    """Whether it is settled as expired instead of consumed."""
 
 
 @dataclass(slots=True, eq=False)
 class TakenIn:
-    """A batch that the journal has accepted: how many messages it stores, and how many it does not store."""
+    """A batch that the journal has accepted: how many messages it stores, and how many were left out."""
 
     completion: Completion
     messages: int
@@ -63,7 +65,7 @@ class TakenIn:
 
 
 class _Way:
-    """The queues to which messages of an address go."""
+    """The queues that messages of an address go to."""
 
     __slots__ = (
         "_anycast", "_filtered", "_given", "_multicast", "_takes", "address", "always", "single", "virtual_shard",
@@ -82,13 +84,14 @@ class _Way:
         self._given: dict[int, int] = {}
         self._filtered = any(queue.config.filter for queue in queues)
         self.always = None if self._filtered or len(self._anycast) > 1 else [*self._multicast, *self._anycast]
-        """The queues of every message, if all messages go to the same ones."""
+        """The queues of every message, if all messages of the address go to the same ones."""
         durable = self.always is not None and len(self.always) == 1 and self.always[0].config.durable
         self.single = self.always[0] if self.always and durable else None
         """The only queue of all messages, if there is one and it is durable."""
 
     def queues(self, incoming: Incoming) -> list[QueueEntry]:
-        """All multicast queues that take the message, and the anycast one with the fewest messages that does."""
+        """The queues for a message: all multicast queues that take it, and the anycast queue with the fewest messages
+        among those that take it."""
         message = incoming.message
         if message is None and self._filtered:
             message = decode_message(incoming.data)
@@ -109,7 +112,7 @@ class _Way:
 
 
 class _Plain(NamedTuple):
-    """Plain messages of one address, for its only queue."""
+    """Plain messages of one address, all for its only queue."""
 
     ids: Sequence[int]
     data: Sequence[bytes]
@@ -117,11 +120,11 @@ class _Plain(NamedTuple):
     address_id: int
     queue: QueueEntry
     rows: list[Run]
-    """The run of their rows, once they are stored."""
+    """The rows of these messages in the state, once they are stored."""
 
 
 class _Stored(NamedTuple):
-    """Any other message of a batch, with what the store must know of it."""
+    """Any other message of a batch, with the facts that the store needs."""
 
     id: int
     data: bytes
@@ -136,21 +139,21 @@ class _Stored(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Batch:
-    """The operations that a batch appends, and what they mean for the queues."""
+    """The operations that a batch appends, and their effects on the queues."""
 
     operations: list[AnyOperation] = field(default_factory=list)
     stored: list[_Plain | _Stored] = field(default_factory=list)
     """The messages that the batch stores, in order."""
     reservations: list[tuple[DuplicateWindow, Reservation]] = field(default_factory=list)
     locked: list[tuple[int, int]] = field(default_factory=list)
-    """(message, queue) that it acknowledges."""
+    """(message, queue) pairs that it acknowledges."""
     messages: int = 0
     unrouted: int = 0
     duplicates: int = 0
 
 
 class TakeInOperations:
-    """The operation that takes messages in, and what its caller asks before."""
+    """The operation that takes messages in, and the questions that its caller asks first."""
 
     def __init__(
         self, core: StoreCore, ids: StoreIds, adder: MessageAdder, discard: MessageDiscard, garbage: Garbage
@@ -254,7 +257,7 @@ class TakeInOperations:
         return ways
 
     def _enters(self, batch: _Batch, way: _Way, duplicate_id: bytes) -> bool:
-        """Reserve a duplicate-detection id; False if it was seen."""
+        """Reserve a duplicate-detection id; False if it was seen before."""
         window = way.window
         assert window is not None
         try:
@@ -269,7 +272,8 @@ class TakeInOperations:
 
     @staticmethod
     def _lock_settled(state: QueueState, batch: _Batch, settled: Settles) -> None:
-        """Lock what a batch acknowledges. A message is deleted later, as its group may yet come to nothing."""
+        """Lock the references that a batch acknowledges. Their messages are deleted later, because the batch may still
+        fail."""
         queue_id = state.queue(settled.queue).record_id
         state.lock(settled.message, queue_id, _NOBODY)
         batch.locked.append((settled.message, queue_id))
@@ -284,7 +288,7 @@ class TakeInOperations:
     # ---- until it is durable ---------------------------------------------------------------------------------------
 
     def _expect(self, state: QueueState, batch: _Batch, completion: Completion) -> None:
-        """The journal has accepted a batch: its messages are on their way into their queues."""
+        """Note that the journal has accepted a batch. Its messages arrive in their queues when it is durable."""
         for each in batch.stored:
             if isinstance(each, _Plain):
                 run = state.store_routed(
@@ -321,7 +325,7 @@ class TakeInOperations:
     def _is_taken_in(self, batch: _Batch, _: None) -> None:
         state = self._core.state
         self._settle_windows(batch, entered=True)
-        left: list[int] = []  # their queues were destroyed meanwhile
+        left: list[int] = []  # the queues of these messages were destroyed meanwhile
         for each in batch.stored:
             if isinstance(each, _Plain):
                 self._forget_taken(each.ids)

@@ -1,10 +1,12 @@
-"""Transactions of a message store: begun, prepared, committed, rolled back; those in doubt stay so across loads.
+"""Transactions of a message store: they are begun, prepared, committed and rolled back. Prepared ones stay in doubt
+across loads.
 
-The group of a commit also deletes the messages whose last reference it settles; deletes for which the group has no room
-follow in groups behind it. Which messages these are is decided when the commit is accepted, as another transaction may
-have settled a reference in between. From then on what the transaction acknowledges is gone, and what it declares is
-there; what it adds and changes is visible once it is durable. The rollback of a prepared transaction gives back what it
-held once the rollback is durable, so that nobody is handed a message that a crash would lock again.
+The group of a commit also deletes the messages whose last reference the transaction settles; if the group is too small
+for all deletes, the others follow in further groups. These messages are found when the commit is accepted, because
+another transaction may have settled a reference before. From then on, acknowledged messages are gone and declared
+queues exist; added and changed messages are visible when the commit is durable. When a prepared transaction is rolled
+back, its messages are released only after the rollback is durable. Otherwise a consumer could get a message that a
+crash would lock again.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from journal.v1.journal_pb2 import DELETE
 
 
 class Prepared(Pending):
-    """An accepted prepare; `not_durable` is the part of the transaction that a crash would lose."""
+    """An accepted prepare. `not_durable` names the parts of the transaction that a crash would lose."""
 
     __slots__ = ("not_durable",)
 
@@ -94,9 +96,9 @@ class TransactionOperations:
         return Pending(tx, completion)
 
     def _commit_with_deletes(self, txn: StoreTransaction, then: Sequence[PlainOperation]) -> Completion:
-        """Append the commit, and the deletes of messages that it leaves without a reference.
+        """Append the commit, and deletes for the messages that it leaves without a reference.
 
-        The deletes are of the same group, or of groups behind it if one group does not take them.
+        The deletes are in the same group, or in later groups if there is no room for them.
         """
         last = self._last_references(txn)
         deletes: list[PlainOperation] = [(DELETE, each, 0, b"", False, 0) for records in last for each in records]
@@ -116,7 +118,7 @@ class TransactionOperations:
         self._core.transactions.settling.remove(txn)
 
     def _last_references(self, txn: StoreTransaction) -> list[MessageRecords]:
-        """Records of each durable message of which the transaction settles all references that are left."""
+        """The records of each durable message for which the transaction settles all remaining references."""
         state, last = self._core.state, []
         for message_id, count in Counter(taken.message for taken in txn.taken).items():
             durable, references, chunks = state.remainder(message_id)
@@ -146,7 +148,7 @@ class TransactionOperations:
                 self._change(txn, (key, changed))
 
     def _change(self, txn: StoreTransaction, what: tuple[tuple[int, int], Changed]) -> None:
-        """A reference becomes what a committed transaction has made of it."""
+        """Apply a committed transaction's change to a reference."""
         key, (holder, deliveries, due, _, _) = what
         state = self._core.state
         before = state.reference(*key).holder
@@ -209,7 +211,7 @@ class TransactionOperations:
         return Pending(tx, completion)
 
     def _undo(self, txn: StoreTransaction, _: None) -> None:
-        """Everything that a transaction held becomes as it was before."""
+        """Release everything that a transaction held, and restore the state before it."""
         core, state, discard = self._core, self._core.state, self._discard
         for message_id, queue_id, holder, _durable in txn.taken:
             state.unlock(message_id, queue_id)

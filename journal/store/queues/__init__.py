@@ -1,1 +1,1 @@
-"""Queues in memory: order, holds, deadlines and pages."""
+"""The state of queues in memory: order, holds, deadlines, and references that are paged out."""

@@ -1,4 +1,4 @@
-"""References as they stand, read without changing them: a queue's in delivery order, a message's in all queues."""
+"""Reads references without changing them: those of a queue in delivery order, or those of a message in all queues."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ _STATES = {
     HELD: ReferenceState.HELD,
     LOCKED: ReferenceState.LOCKED,
     SETTLING: ReferenceState.SETTLING,
-    ARRIVING: ReferenceState.LOCKED,  # by the transaction that adds it
+    ARRIVING: ReferenceState.LOCKED,  # the transaction that adds it locks it
 }
 
 _Order = tuple[int, int]
-"""The rank and place of a reference in its queue."""
+"""The rank and the place of a reference in its queue."""
 
 _END: _Order = (PRIORITY_MAX + 1, 0)
 
 Turn = Callable[[], AbstractContextManager[object]]
-"""A context for one step, in which nothing changes meanwhile."""
+"""A context for one step. The state does not change inside of it."""
 
 _AT_ONCE = 200
-"""Rows of memory, and rows of the index, that are looked at in one turn."""
+"""The number of rows in memory, and in the index, that are looked at in one step."""
 
 
 def in_order(tables: QueueTables, entry: QueueEntry, turn: Turn) -> Iterator[ReferenceInfo]:
-    """A queue's references in delivery order, those in the index among them: those that are there when it begins, each
-    as it stands when its turn comes.
+    """A queue's references in delivery order, including those in the index. They are the references that exist at the
+    beginning, each in its state at the time when it is read.
 
-    Others may be let in between the turns. In the first one row numbers are copied, in every other one some hundred
-    rows are looked at; what has to be sorted is sorted outside of them.
+    Other threads may change the state between the steps. The first step copies the numbers of rows; every other one
+    looks at some hundred rows. Sorting is done outside of the steps.
     """
     with turn():
         look = _Look(tables, entry)
@@ -55,11 +55,11 @@ def in_order(tables: QueueTables, entry: QueueEntry, turn: Turn) -> Iterator[Ref
 
 
 class _Look:
-    """A queue as it was when a look at it began, and how far the look has come.
+    """A queue at the time when reading it began, and how far the reading has come.
 
-    A turn looks, from one place on, at all that may have a reference: the rows that were there in the beginning, those
-    admitted from the index since, and the index. It tells what they have up to a place, and the next turn goes on
-    behind that: so whoever goes to the index meanwhile, or comes back, is told once.
+    A step starts at a place in the order and looks at everything that may have references: the rows that existed at the
+    beginning, those admitted from the index since, and the index. It gives all references up to some place, and the
+    next step continues behind that place. So a reference that moves to or from the index meanwhile is given once.
     """
 
     def __init__(self, tables: QueueTables, entry: QueueEntry) -> None:
@@ -67,18 +67,19 @@ class _Look:
         self._tables = tables
         self._entry = entry
         self._next_high = tables.next_high
-        """The last place when the look began; references that arrived since are behind it."""
+        """The high half of the last place when the reading began. References that have arrived since have higher
+        places."""
         self._from: _Order = (0, 0)
-        """All references before this place are told."""
+        """All references before this place have been given."""
         self._copied = [_Copied(chain(*[line.rows() for line in entry.lines]))]
         self._admitted: list[tuple[_Order, int]] = []
-        """A heap of places to come, with their rows."""
+        """A heap of places that are still to come, with their rows."""
         self._readmitted: set[int] = set()
-        """Rows that were admitted from the index since; a copied row of that number stands for another reference."""
+        """Rows that were admitted from the index since. A copied number of such a row stood for another reference."""
         tables.onlookers.add(self)
 
     def keys(self, rows: Sequence[int], turn: Turn) -> list[tuple[_Order, int]]:
-        """The places of the rows that are still there, with the rows themselves."""
+        """The places of the rows that are still in the queue, with the rows."""
         with turn():
             return self._keys(rows)
 
@@ -94,7 +95,7 @@ class _Look:
                 heappush(self._admitted, (order, row))
 
     def tell(self) -> list[ReferenceInfo]:
-        """The next references, within a turn; there may be none before the look is over."""
+        """The next references, found in one step. There may be none although the reading is not over."""
         found: dict[_Order, int | Paged] = {}
         until = _END
         if not self._entry.gone:
@@ -107,7 +108,7 @@ class _Look:
         return [self._told(found[order]) for order in told]
 
     def _look_at_copied(self, copied: _Copied, found: dict[_Order, int | Paged]) -> _Order:
-        """Look at copied rows. Returns the place before which all is found, as the next two do."""
+        """Look at copied rows. Like the next two methods it returns the place before which all references are found."""
         rows, more = copied.next()
         keys = [key for key in self._keys(rows) if key[0] >= self._from]
         copied.keep([row for _, row in keys])
@@ -138,7 +139,7 @@ class _Look:
         return _behind(_order_of_paged(part[-1])) if len(part) == _AT_ONCE else _END
 
     def _keys(self, rows: Iterable[int]) -> list[tuple[_Order, int]]:
-        """The places of the rows that still stand for the same reference, with the rows themselves."""
+        """The places of the rows that still hold the same reference, with the rows."""
         there = [row for row in rows if row not in self._readmitted and self._is_there(row)]
         return [(_order(self._tables, row), row) for row in there]
 
@@ -156,19 +157,19 @@ class _Look:
 
 
 class _Copied:
-    """Rows that are looked at until the reference of each is told, or gone."""
+    """Rows that are looked at until the reference of each was given or is gone."""
 
     def __init__(self, rows: Iterable[int]) -> None:
         self._ahead: list[int] = []
         self._rest = iter(rows)
 
     def next(self) -> tuple[list[int], bool]:
-        """The next rows, and whether there may be more."""
+        """The next rows, and whether there may be more of them."""
         self._ahead += islice(self._rest, _AT_ONCE - len(self._ahead))
         return self._ahead, len(self._ahead) == _AT_ONCE
 
     def keep(self, rows: list[int]) -> None:
-        """Keep the rest of the rows from `next`: the others are told, or gone."""
+        """Keep the rows from `next` on; the references before were given or are gone."""
         self._ahead = rows
 
 
@@ -193,7 +194,7 @@ def _order(tables: QueueTables, row: int) -> _Order:
 
 
 def explain(tables: QueueTables, message_id: int) -> list[ReferenceInfo]:
-    """References of a message, except those on their way outside of transactions."""
+    """The references of a message, except arriving ones outside of transactions."""
     table = tables.references
     message_row = table.row_of.get(message_id, -1)
     rows = table.of_message(message_row) if message_row >= 0 else []
@@ -204,7 +205,7 @@ def explain(tables: QueueTables, message_id: int) -> list[ReferenceInfo]:
 
 
 def of_row(tables: QueueTables, row: int) -> ReferenceInfo:
-    """The reference of a row in memory."""
+    """The reference in a row in memory."""
     table = tables.references
     message_row = table.message[row]
     return ReferenceInfo(

@@ -1,7 +1,7 @@
-"""Columns of numbers, read and written for many rows in one step.
+"""Columns of numbers that are read and written for many rows at once.
 
-Hot path: rows that were taken together are mostly used and freed together. So they follow each other and are a
-`range`, for which one slice does what a loop over rows does else.
+Hot path: rows that were taken together are mostly used and freed together. Such rows are consecutive and form a
+`range`, for which one slice operation replaces a loop over rows.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from functools import lru_cache
 from typing import TypeVar
 
 _SAMES_KEPT = 32
-"""Equal columns that are kept: most runs have the same length, and most columns get the same value (zero, a state)."""
+"""The number of equal columns that are kept for reuse. Most runs have the same length, and most columns get the same
+value (zero, a state)."""
 
 _Column = TypeVar("_Column", "array[int]", bytearray)
 
 
 def together(rows: Sequence[int]) -> Sequence[int]:
-    """The given distinct rows, as a range if none is missing between them, whatever their order."""
+    """The given distinct rows, in any order, as a range if they are consecutive; else None."""
     if type(rows) is range:
         return rows
     run = in_order(rows)
@@ -29,7 +30,7 @@ def together(rows: Sequence[int]) -> Sequence[int]:
 
 
 def in_order(rows: Sequence[int]) -> range | None:
-    """The given rows as a range, if each follows the one before; else None."""
+    """The given rows as a range, if each is one more than the row before; else None."""
     run = range(rows[0], rows[0] + len(rows))
     if rows[-1] != run[-1]:
         return None
@@ -56,7 +57,7 @@ def fill(column: _Column, rows: Sequence[int], values: _Column) -> None:
 
 
 def reach(column: array[int], rows: Sequence[int]) -> None:
-    """Extend the column to these rows, as `fill` does, without writing their values."""
+    """Extend the column to these rows, as `fill` does, without writing values."""
     missing = rows[-1] + 1 - len(column)
     if missing > 0:
         column.extend(same_numbers(column.typecode, 0, missing))
@@ -64,7 +65,7 @@ def reach(column: array[int], rows: Sequence[int]) -> None:
 
 @lru_cache(maxsize=_SAMES_KEPT)
 def same_numbers(typecode: str, value: int, count: int) -> array[int]:
-    """`count` equal values for `fill`. They are shared: do not change them."""
+    """A column of `count` equal values for `fill`. It is shared, so it must not be changed."""
     return array(typecode, [value]) * count
 
 

@@ -1,8 +1,9 @@
-"""Rows by a time: which references are due, which messages have expired. A heap of packed numbers, lean and lazy.
+"""Rows by a time: which references are due, and which messages have expired. A heap of packed numbers, which may hold
+outdated entries.
 
-A row stays in the heap when its time is changed or it is gone; whoever pops it asks its table. So a table says how many
-are true, and once most of a heap is not, what is true moves to a new one: some with each row that comes, so that nobody
-waits for all.
+When the time of a row changes or the row is freed, its old entry stays in the heap; code that takes an entry out
+compares it with the present time in the table. The owner counts the current entries. When most of a heap is outdated,
+the current entries move to a new heap, a few with each new entry, so that no call takes long.
 """
 
 from __future__ import annotations
@@ -28,13 +29,14 @@ class Deadlines:
         """Number of current entries, as the owner has counted them."""
         self._heap: list[int] = []
         self._left: list[int] = []
-        """A heap whose current entries move to the other heap, from the end of the list: so it stays a heap."""
+        """A heap whose current entries are being moved to the other one. They are taken from the end of the list, so
+        that it stays a heap."""
         self._moved: set[int] = set()
-        """A heap of entries that have moved. An entry that was outdated and is current again may be in it twice."""
+        """A heap of entries that were moved. An entry that was outdated and is current again may be in it twice."""
         self._time_of = time_of
 
     def add(self, row: int, time: int) -> None:
-        """The current time of a row is `time` from now on."""
+        """Note that the current time of a row is `time`."""
         self.count += 1
         heappush(self._heap, time << _ROW_BITS | row)
         if self._left:
@@ -56,11 +58,12 @@ class Deadlines:
         return self._time_of(entry & _ROW_MASK) == entry >> _ROW_BITS
 
     def remove(self) -> None:
-        """The time of some row is outdated from now on."""
+        """Note that the time of a row is outdated."""
         self.count -= 1
 
     def next(self) -> int:
-        """A time before which no row is due, 0 for none: the earliest time, unless very many entries are outdated."""
+        """A time before which no row is due; 0 if there is none. It is the earliest time, unless very many entries are
+        outdated."""
         for _ in range(_PASSED_MAX):
             heap = self._earliest()
             if not heap or self._is_true(heap[0]):
@@ -72,7 +75,7 @@ class Deadlines:
     def pop(self, now_ms: int, limit: int) -> tuple[list[int], bool]:
         """Up to `limit` rows whose time has come, the earliest first, and whether there may be more.
 
-        They stay counted until `remove`.
+        These rows stay counted until `remove`.
         """
         rows: dict[int, None] = {}
         for _ in range(limit + _PASSED_MAX):
@@ -87,6 +90,6 @@ class Deadlines:
         return [*rows], True
 
     def _earliest(self) -> list[int]:
-        """The heap that has the earliest entry of all as its first one."""
+        """The heap whose first entry is the earliest of all."""
         heap, left = self._heap, self._left
         return left if left and not (heap and heap[0] <= left[0]) else heap

@@ -15,11 +15,12 @@ from journal.store.queues.entry import AddressEntry, BindingEntry, QueueEntry
 from journal.store.queues.tables import QueueTables
 
 Subscription = tuple[str, str]
-"""A client's id and the name that it gave. They are unique in a journal, whatever the address, as in AMQP and JMS."""
+"""A client's id and the name of its subscription. The pair is unique in a journal, at all addresses, as in AMQP and
+JMS."""
 
 
 class QueueDirectory:
-    """Addresses, queues and bindings by name, over the tables that hold the queues by record id."""
+    """The addresses, queues and bindings by name, above the tables that hold queues by record id."""
 
     def __init__(self, tables: QueueTables) -> None:
         self._tables = tables
@@ -29,7 +30,7 @@ class QueueDirectory:
         self._queues_of: dict[str, dict[int, None]] = {}
         """Queues by the name of their address."""
         self._subscriptions: dict[Subscription, set[int]] = {}
-        """Queues of durable subscriptions; an old journal may have several queues of one subscription."""
+        """Queues by their durable subscription. In an old journal, one subscription may have several queues."""
         self._bindings: dict[int, BindingEntry] = {}
         self._bindings_of: dict[int, dict[int, None]] = {}
 
@@ -97,7 +98,7 @@ class QueueDirectory:
         return entry
 
     def require_new_subscription(self, config: QueueConfig) -> None:
-        """Raises QueueExistsError if its client has that durable subscription already, at whatever address."""
+        """Raises QueueExistsError if the client has that durable subscription already, at any address."""
         if subscription_of(config) in self._subscriptions:
             raise QueueExistsError(f"subscription {config.subscription!r} of client {config.client_id!r} exists")
 
@@ -136,7 +137,7 @@ class QueueDirectory:
         return entry is None or entry.gone
 
     def has_queue(self, record_id: int) -> bool:
-        """Whether there is such a queue; during a load, whether it was told."""
+        """Whether the queue exists; during a load, whether it was told."""
         entry = self._tables.queues.get(record_id)
         return entry is not None and self._queue_ids.get(entry.config.name) == record_id
 
@@ -176,5 +177,5 @@ class QueueDirectory:
 
 
 def subscription_of(config: QueueConfig) -> Subscription | None:
-    """The durable subscription that a queue is; None if it is none."""
+    """The durable subscription to which a queue belongs; None if it belongs to none."""
     return (config.client_id, config.subscription) if config.client_id or config.subscription else None

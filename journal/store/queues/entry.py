@@ -1,4 +1,4 @@
-"""What a QueueState says about addresses, queues, bindings and messages."""
+"""The types in which a QueueState describes addresses, queues, bindings and messages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class AddressEntry:
     name: str
     duplicate_window: int
     queues: int = 0
-    """How many it has."""
+    """The number of its queues."""
 
 
 class BindingEntry(NamedTuple):
@@ -33,7 +33,7 @@ class BindingEntry(NamedTuple):
 
 
 class MessageEntry(NamedTuple):
-    """What is known of a message without its body. Times are ms since 1970."""
+    """The facts about a message without its body. Times are ms since 1970."""
 
     message: int
     address: str
@@ -42,10 +42,10 @@ class MessageEntry(NamedTuple):
     expires: int
     timestamp: int
     due: int
-    """The message's own scheduled time, which a later route takes over; 0 for none."""
+    """The message's own scheduled time, which later routes use; 0 if it has none."""
     durable: bool
     references: int
-    """Number of references that are not settling."""
+    """The number of references that are not being settled."""
     chunks: tuple[int, ...]
 
 
@@ -71,7 +71,7 @@ class QueueEntry:
     def __init__(
         self, record_id: int, config: QueueConfig, table: References, first: Callable[[QueueEntry, Line], int]
     ) -> None:
-        """`first` returns the row of a line's first reference, or -1."""
+        """`first` returns the row of the first reference of a line, or -1."""
         self.record_id = record_id
         self.config = config
         self.counts = [0] * 6
@@ -79,26 +79,26 @@ class QueueEntry:
         self.adding = 0
         """Number of arriving references that transactions add."""
         self.gone = False
-        """Whether the queue is removed: its references are forgotten in steps."""
+        """Whether the queue is removed. Its references are then forgotten step by step."""
         self.bytes = 0
-        """Bytes of its messages, without those that are settling."""
+        """The bytes of its messages, without those that are being settled."""
         self.lines: list[Line] = []
         """Lines in delivery order."""
         self.away: set[int] = set()
-        """Rows in no line's order: they are not READY, or have expired before they could be taken."""
+        """Rows that are in no line's order, because they are not READY, or were passed as expired."""
         self.runs: dict[int, Sequence[int]] = {}
-        """More rows in no line's order, as runs that came or go together, by the first row of each.
+        """Further rows that are in no line's order, as runs that arrived or leave together, by the first row of each.
 
         Hot path: a set of such rows costs more than everything else that is done with a run.
         """
         self.paged = 0
-        """Number of references in the index: READY and SCHEDULED ones."""
+        """The number of its references in the index, READY or SCHEDULED."""
         self._by_rank: dict[int, Line] = {}
         self._table = table
         self._first = first
 
     def line(self, rank: int) -> Line:
-        """The line of a rank: 0 is delivered first."""
+        """The line with a rank. Rank 0 is delivered first."""
         line = self._by_rank.get(rank)
         if line is None:
             line = self._by_rank[rank] = Line(self._table, rank)
@@ -110,7 +110,7 @@ class QueueEntry:
         return chain(self.away, *self.runs.values())
 
     def not_away(self, row: int) -> None:
-        """A row is in a line's order, or is gone. The rest of its run leaves one by one from now on."""
+        """Note that a row is in a line's order, or is gone. The other rows of its run leave one by one from now on."""
         if row in self.away:
             self.away.remove(row)
             return
@@ -150,12 +150,12 @@ class QueueEntry:
 
     @property
     def messages(self) -> int:
-        """Number of messages that the queue has, or is about to have."""
+        """The number of messages that are in the queue or arriving."""
         return self.ready + self.scheduled + self.held + self.locked + self.arriving
 
     @property
     def oldest(self) -> int:
-        """The smallest timestamp among the first message of each priority; 0 if none is READY."""
+        """The smallest timestamp of the first messages of all priorities; 0 if none is READY."""
         table = self._table
         firsts = [self._first(self, line) for line in self.lines]
         return min((table.timestamp[table.message[row]] for row in firsts if row >= 0), default=0)

@@ -1,8 +1,8 @@
-"""How a loaded QueueState follows the journal: messages that changed or are gone, queues that are destroyed.
+"""How a loaded QueueState follows the journal: messages that change or are deleted, and queues that are destroyed.
 
-Every message is told as a whole, and compared with what is there: a reference that is as it was stays where it is, any
-other goes, and comes again as the journal has it. Nothing is done for later but what `load_complete` does for a load,
-so that what it costs does not grow with what was followed.
+Every changed message is told as a whole, and compared with the state. An unchanged reference stays in its place; any
+other is removed and added again. All work is done at once, except the work of `load_complete`, so the cost of that does
+not grow with the number of changes.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from journal.store.queues.references import READY, SCHEDULED, SETTLING, STATE
 from journal.store.queues.tables import QueueTables
 
 _DESTROYED_MAX = 100_000
-"""Destroyed queues that are remembered.
+"""The number of destroyed queues that are remembered.
 
-References to older destroyed queues cost memory until `load_complete`. Should one of those queues come back, which a
-message store's queue never does, that is not noticed."""
+References to older destroyed queues use memory until `load_complete`. If one of those queues came back, which queues of
+a message store never do, it would not be noticed.
+"""
 
 
 class QueueFollowing(QueueLoading):
@@ -52,7 +53,7 @@ class QueueFollowing(QueueLoading):
             self.load_message(message_id, facts, references)
 
     def _is_the_same(self, message_row: int, paged: Sequence[Paged], facts: MessageFacts) -> bool:
-        """Whether this is the message that is there, and not another one that was stored with its id."""
+        """Whether this is the message in the state, and not another message that was stored with the same id."""
         name, priority, size, timestamp, expires, due, chunks, _ = facts
         told = (priority, size, timestamp, expires, chunks, due)
         if message_row < 0:
@@ -74,7 +75,7 @@ class QueueFollowing(QueueLoading):
         self, message_id: int, message_row: int, paged: Sequence[Paged], facts: MessageFacts,
         references: Sequence[LoadedReference],
     ) -> None:  # fmt: skip
-        """Take away references that are not there any more, and add new ones."""
+        """Remove references that no longer exist, and add new ones."""
         table, tables = self._references, self._tables
         new = {each.queue: each for each in references}
         kept: list[Paged] = []
@@ -104,7 +105,7 @@ class QueueFollowing(QueueLoading):
         return LoadedReference(table.queue[row], table.place(row), holder, table.deliveries[row], due)
 
     def unload_message(self, message_id: int) -> None:
-        """Forget a message with all its references, if there is one of that id. Hot path: one reference."""
+        """Forget a message with all its references, if one with that id exists. Hot path: one reference."""
         table, tables = self._references, self._tables
         message_row = table.row_of.get(message_id, -1)
         if tables.paged and (message_row < 0 or message_row in table.paged):
@@ -120,7 +121,7 @@ class QueueFollowing(QueueLoading):
     # ---- references ------------------------------------------------------------------------------------------------
 
     def _take_away(self, row: int) -> int:
-        """Forget a reference in memory. Returns the row of its message, which stays."""
+        """Forget a reference in memory. Returns the row of its message, which stays in the table."""
         table, tables = self._references, self._tables
         message_row = table.message[row]
         entry = tables.queues[table.queue[row]]
@@ -128,7 +129,7 @@ class QueueFollowing(QueueLoading):
         if state == READY:
             line = tables.line_of(entry, row)
             line.leave(row, SETTLING)
-            line.first()  # drops rows that left from the front, as nobody takes from this line
+            line.first()  # this drops rows that have left from the front, because nobody takes messages from this line
         elif state == SCHEDULED:
             tables.schedule.remove()
         entry.counts[state] -= 1
@@ -141,7 +142,8 @@ class QueueFollowing(QueueLoading):
         return message_row
 
     def _let_go(self, message_row: int) -> None:
-        """After references were taken away: a message without any stays; one with all in the index is forgotten."""
+        """Called after references were removed. A message without references stays known; one with all references in
+        the index is forgotten in memory."""
         table = self._references
         if not table.live[message_row]:
             table.live[message_row] = 1
@@ -152,7 +154,7 @@ class QueueFollowing(QueueLoading):
     # ---- queues ----------------------------------------------------------------------------------------------------
 
     def unload_queue(self, queue_id: int) -> None:
-        """Forget a queue that is not listed (any more) for good, with all its references."""
+        """Forget a queue that is not listed (any more), with all its references."""
         tables = self._tables
         self._destroyed[queue_id] = None
         if len(self._destroyed) > _DESTROYED_MAX:
@@ -168,7 +170,7 @@ class QueueFollowing(QueueLoading):
         del tables.queues[queue_id]
 
     def require_not_destroyed(self, queue_id: int) -> None:
-        """Raises StateError for a queue that was unloaded: only a new load finds its references again."""
+        """Raises StoreError for a queue that was unloaded, because only a new load can find its references again."""
         if queue_id in self._destroyed:
             raise StateError(f"queue {queue_id} is there again after it was destroyed: load the journal anew")
 

@@ -1,6 +1,7 @@
-"""The references that are held, by their holders. The broker chooses the names of holders.
+"""Held references and their holders. The broker chooses the names of holders.
 
-If a reference was held before a load, it is called held over: it stays reserved until its holder comes back for it.
+A reference is *held over* if it was held before a load, or its holder has let go while a transaction locks it. It stays
+reserved until its holder comes back for it.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ class Holds:
     def __init__(self) -> None:
         self._holder: dict[int, str] = {}
         self._over: dict[str, dict[int, bool]] = {}
-        """Rows held over, by holder, and whether giving them back counts. All other held rows are in `_rows`."""
+        """Rows that are held over, by holder, and whether their release counts as a delivery. All other held rows are
+        in `_rows`."""
         self._rows: dict[str, dict[int, Any]] = {}
-        """Held rows by holder, as ordered sets: the values mean nothing."""
+        """Held rows by holder. The dictionaries serve as ordered sets; their values mean nothing."""
 
     def __bool__(self) -> bool:
-        """Whether anybody holds anything."""
+        """Whether any reference is held."""
         return bool(self._holder)
 
     def add(self, row: int, holder: str) -> None:
@@ -33,7 +35,7 @@ class Holds:
         rows[row] = None
 
     def remove(self, row: int) -> None:
-        """Forget who holds a row, if anybody does."""
+        """Forget the holder of a row, if it has one."""
         holder = self._holder.pop(row, None)
         if holder is not None:
             self._take_out(row, holder)
@@ -46,11 +48,11 @@ class Holds:
             del table[holder]
 
     def holder(self, row: int) -> str:
-        """The holder of a row; empty for nobody."""
+        """The holder of a row; empty if it has none."""
         return self._holder.get(row, "")
 
     def rows(self, holder: str) -> Sequence[int]:
-        """Rows of a holder, in order of acquisition."""
+        """The rows of a holder, in order of acquisition."""
         return [*self._over.get(holder, ()), *self._rows.get(holder, ())]
 
     def holders(self) -> list[str]:
@@ -59,34 +61,35 @@ class Holds:
     # ---- held over -------------------------------------------------------------------------------------------------
 
     def hold_all_over(self) -> None:
-        """After a load all held rows were acquired before it. Nobody knows whether they were handed out."""
+        """Hold over all held rows after a load. It is not known whether their messages were delivered."""
         self._over = {holder: dict.fromkeys(rows, False) for holder, rows in self._rows.items()}
         self._rows = {}
 
     def hold_over(self, row: int, *, counts: bool) -> None:
-        """The holder of a held row has let go of it, or was there before the load."""
+        """Hold over a row: its holder has let go, or had it before the load."""
         holder = self._holder[row]
         self._take_out(row, holder)
         self._over.setdefault(holder, {})[row] = counts
 
     def claim(self, row: int) -> None:
-        """The holder of a row that is held has come back for it."""
+        """Note that the holder of a row has come back for it."""
         holder = self._holder[row]
         if row in self._over.get(holder, ()):
             self._take_out(row, holder)
             self._rows.setdefault(holder, {})[row] = None
 
     def claim_all(self, holder: str) -> None:
-        """A holder has come back for everything that it holds."""
+        """Note that a holder has come back for all its rows."""
         over: dict[int, Any] | None = self._over.pop(holder, None)
         if over is not None:
-            over.update(self._rows.get(holder, {}))  # mostly none: it has acquired nothing since
+            # mostly the holder has acquired nothing since, so its dictionary can be taken over
+            over.update(self._rows.get(holder, {}))
             self._rows[holder] = over
 
     def over(self, holder: str) -> Iterable[int]:
-        """Rows that a holder has held over, in order of acquisition."""
+        """The rows that are held over for a holder, in order of acquisition."""
         return self._over.get(holder, ())
 
     def over_counts(self, row: int) -> bool | None:
-        """Whether giving a row back counts as a delivery; None if it is not held over."""
+        """Whether the release of a row counts as a delivery; None if it is not held over."""
         return self._over.get(self._holder.get(row, ""), {}).get(row)

@@ -1,5 +1,5 @@
-"""The port to an index of the references that do not fit in memory. `RocksReferenceIndex` is one; the order of those in
-memory is in `journal.store.queues.lines`."""
+"""The interface of an index for references that do not fit in memory. `RocksReferenceIndex` implements it;
+`journal.store.queues.lines` keeps the order of references in memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 
 class Paged(NamedTuple):
-    """A READY or SCHEDULED reference that waits outside of memory."""
+    """A READY or SCHEDULED reference that is in the index and not in memory."""
 
     queue: int
     """The queue's record id."""
@@ -22,31 +22,33 @@ class Paged(NamedTuple):
     expires: int
     data: bytes
     passed: bool = False
-    """Whether it has expired before it could be taken: it is READY, and only `expired` tells it."""
+    """Whether it has expired before it could be taken. It is then READY, but only `expired` gives it."""
 
 
 class ReferenceIndex(Protocol):
     """The index for references beyond the memory bounds, in delivery order. Every process begins with it empty.
 
-    Once it has raised LocalStorageError it raises it always, as it may have lost something.
+    After one LocalStorageError every call raises it, because references may be lost.
     """
 
     def put(self, paged: Paged) -> None: ...
 
     def page(self, queue: int, rank: int, limit: int) -> list[Paged]:
-        """Take out the first READY references that were not passed."""
+        """Take the first READY references out of the index, without those that were passed as expired."""
 
     def due(self, now_ms: int, limit: int) -> list[Paged]:
-        """SCHEDULED references that are due by now, the earliest first."""
+        """The SCHEDULED references that are due by now, the earliest first."""
 
     def next_due(self) -> int:
         """When the next SCHEDULED reference is due; 0 if there is none."""
 
     def expired(self, now_ms: int) -> Iterator[tuple[int, int]]:
-        """(message, queue) that have expired by now, the earliest first. One that leaves meanwhile may be told."""
+        """The (message, queue) pairs that have expired by now, the earliest first. A reference that leaves meanwhile
+        may still be given."""
 
     def passed(self, now_ms: int, limit: int) -> list[Paged]:
-        """Passed references that have not expired by now; the one that expires last comes first."""
+        """The references that were passed as expired although they have not expired by now; the one that expires last
+        comes first."""
 
     def find(self, message: int) -> list[Paged]:
         """All references of a message."""

@@ -1,11 +1,12 @@
 """A line keeps the order of one queue at one priority: its READY references, in delivery order.
 
-Almost all come at the end and leave at the front, so the order is blocks of rows, of which the first has a moving
-front. What comes back (released, rolled back, due) goes to blocks beside it, by place. What leaves from the middle
-stays in its block until the front comes by, or until half of the block is such; its row is not reused before.
+Almost all references come at the end and leave at the front. So the order is a list of blocks of rows, and the first
+block has a moving front. References that come back (released, rolled back, due) go to separate blocks beside the order,
+sorted by place. A row that leaves from the middle stays in its block until the front reaches it, or until half of the
+block has left; it is not reused before.
 
-Blocks are small, and only the last may have nothing but rows that left: so whatever is done with one row takes no
-longer in a long line.
+Blocks are small, and only the last block may consist of rows that have left. So a step with one row takes the same time
+in a short and in a long line.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ _GONE_MIN = 32
 
 
 class _Block:
-    """Rows by place. Rows before `head` do not belong to it any more."""
+    """A block of rows in the order of their places. Rows before `head` no longer belong to it."""
 
     __slots__ = ("among", "gone", "head", "number", "rows")
 
     def __init__(self, number: int, among: list[_Block]) -> None:
         self.number = number
         self.among = among
-        """The list of blocks that it is in."""
+        """The list of blocks to which it belongs."""
         self.rows = array("i")
         self.head = 0
         self.gone = 0
@@ -45,7 +46,8 @@ class _Block:
 
 
 class Line:
-    """One line. `paged` is the number of references in the index, each behind all rows of the order."""
+    """The order of one queue at one priority. `paged` is the number of references in the index; all are behind the rows
+    of the order."""
 
     __slots__ = ("_beside", "_block_of", "_in_order", "_last", "_next", "_order", "_table", "paged", "rank")
 
@@ -54,22 +56,22 @@ class Line:
         self.paged = 0
         self._table = table
         self._block_of: dict[int, _Block] = {}
-        """Blocks by number. A column of the table has the number for each row."""
+        """Blocks by number. A column of the table gives the number for each row."""
         self._next = 0
         self._order: list[_Block] = []
-        """Blocks of the order: at least one, and only the last may be empty."""
+        """The blocks of the order: at least one; only the last may be empty."""
         self._beside: list[_Block] = []
         self._begin(self._order)
         self._last = 0
-        """The place of the order's last row, while it has rows."""
+        """The place of the last row of the order, if it has rows."""
         self._in_order = True
 
     def __len__(self) -> int:
-        """Number of rows in the order, with those that have left its middle."""
+        """The number of rows in the order, including those that have left from its middle."""
         return sum(map(len, self._order))
 
     def is_longer(self, count: int) -> bool:
-        """Whether the order has more rows."""
+        """Whether the order has more rows than this number."""
         for block in self._order:
             count -= len(block)
             if count < 0:
@@ -83,7 +85,7 @@ class Line:
         return block
 
     def _end(self, block: _Block) -> None:
-        """Remove a block that has no rows of its own any more."""
+        """Remove a block that has no rows any more."""
         if block is self._order[-1]:
             block.rows = array("i")
             block.head = block.gone = 0
@@ -94,7 +96,7 @@ class Line:
     # ---- coming ----------------------------------------------------------------------------------------------------
 
     def append(self, row: int, place: int) -> None:
-        """A row becomes READY behind all others."""
+        """Add a row that becomes READY behind all others."""
         block = self._order[-1]
         if len(block.rows) >= _BLOCK_ROWS:
             block = self._begin(self._order)
@@ -105,7 +107,7 @@ class Line:
         self._last = place
 
     def append_all(self, rows: Sequence[int], place: int) -> None:
-        """`append` rows in their order; `place` is the last one's."""
+        """Add rows as `append` does, in their order; `place` is that of the last one."""
         fill(self._table.flags, rows, same_bytes(READY_QUEUED, len(rows)))
         for start in range(0, len(rows), _BLOCK_ROWS):
             part = rows[start : start + _BLOCK_ROWS]
@@ -121,7 +123,7 @@ class Line:
         fill(numbers, rows, array(numbers.typecode, [block.number]) * len(rows))
 
     def load(self, row: int, place: int) -> None:
-        """During a load a row becomes READY anywhere; `sort` follows."""
+        """Add a row at the end during a load, whatever its place; `sort` is called after the load."""
         if place < self._last:
             self._in_order = False
         self.append(row, place)
@@ -134,14 +136,14 @@ class Line:
                 self.append_all(array("i", rows), self._table.place(rows[-1]))
 
     def insert(self, row: int, place: int) -> None:
-        """A row becomes READY in its place at once: arrivals of one checkpoint are told in no order."""
+        """Add a row at its place: the arrivals of one checkpoint are told in no order."""
         if self.is_behind(place):
             self.append(row, place)
         else:
             self.put_back(row)
 
     def put_back(self, row: int) -> None:
-        """A row becomes READY again, in its place."""
+        """Add a row that becomes READY again, at its place."""
         table = self._table
         was = table.flags[row]
         table.flags[row] = READY_QUEUED
@@ -151,7 +153,7 @@ class Line:
             self._put_beside(row)
 
     def _put_beside(self, row: int) -> None:
-        """Put a row beside the order, into the first block that ends behind it. Mostly rows come back in order."""
+        """Put a row beside the order, into the first block that ends behind it. Rows mostly come back in order."""
         beside, place_of = self._beside, self._table.place
         place = place_of(row)
         at = bisect_left(beside, place, key=lambda block: place_of(block.rows[-1]))
@@ -173,11 +175,11 @@ class Line:
             self._number(behind, behind.rows)
 
     def is_empty(self) -> bool:
-        """Whether the line has no row, neither in the order nor beside it."""
+        """Whether the line has no rows, neither in the order nor beside it."""
         return not (self._order[0] or self._beside)
 
     def is_behind(self, place: int) -> bool:
-        """Whether a place is behind the whole order."""
+        """Whether a place is behind all rows of the order."""
         return not self._order[0] or place > self._last
 
     # ---- leaving ---------------------------------------------------------------------------------------------------
@@ -192,7 +194,7 @@ class Line:
         return row
 
     def _first_of(self, among: list[_Block]) -> int:
-        """The first READY row of these blocks, or -1. Drops rows before it that have left."""
+        """The first READY row of these blocks, or -1. Rows before it that have left are dropped."""
         flags = self._table.flags
         while among:
             block = among[0]
@@ -210,7 +212,7 @@ class Line:
         return -1
 
     def pop(self, row: int, state: int) -> None:
-        """Take out the row that `first` returned; it becomes `state`."""
+        """Remove the row that `first` returned; its new state is `state`."""
         block = self._block_of[self._table.block[row]]
         block.head += 1
         self._table.flags[row] = state
@@ -218,7 +220,7 @@ class Line:
             self._end(block)
 
     def pop_last(self) -> int:
-        """Take the order's last READY row out of the line, and return it, or -1. It stays READY."""
+        """Remove the last READY row of the order and return it; -1 if there is none. Its state stays READY."""
         flags, order = self._table.flags, self._order
         while True:
             block = order[-1]
@@ -238,7 +240,7 @@ class Line:
             del self._block_of[order.pop().number]
 
     def leave(self, row: int, state: int) -> None:
-        """A row is not READY any more, wherever it stands."""
+        """Note that a row is not READY any more, wherever it is."""
         table = self._table
         if not table.flags[row] & QUEUED:
             table.flags[row] = state
@@ -247,7 +249,8 @@ class Line:
         self._left(self._block_of[table.block[row]], 1)
 
     def left(self, rows: Sequence[int]) -> None:
-        """These rows, in the order or beside it, are not READY any more. Hot path: mostly one block has them all."""
+        """Note that these rows, in the order or beside it, are not READY any more. Hot path: mostly one block has them
+        all."""
         numbers = gather(self._table.block, rows)
         if numbers.count(numbers[0]) == len(rows):
             self._left(self._block_of[numbers[0]], len(rows))
@@ -265,14 +268,14 @@ class Line:
             self._tidy(block)
 
     def _tidy(self, block: _Block) -> None:
-        """Remove from a block the rows that are not READY any more. Until now they were only counted as gone."""
+        """Remove the rows of a block that are not READY any more. Until then they were only counted."""
         flags, rows = self._table.flags, block.own()
         block.rows = array("i", [row for row in rows if flags[row] == READY_QUEUED])
         block.head = block.gone = 0
         self._table.unqueue_all([row for row in rows if flags[row] != READY_QUEUED])
 
     def drain(self) -> list[int]:
-        """Empty the line. Returns the READY rows, which stay READY, in no order."""
+        """Empty the line. Returns its READY rows, in no order; their state stays READY."""
         flags = self._table.flags
         rows = [*self.rows(), *self.rows_beside()]
         ready = [row for row in rows if flags[row] == READY_QUEUED]
@@ -288,9 +291,9 @@ class Line:
     # ---- looking ---------------------------------------------------------------------------------------------------
 
     def rows(self) -> Iterator[int]:
-        """A copy of the order, with rows that have left its middle."""
+        """A copy of the order, including rows that have left from its middle."""
         return chain.from_iterable([block.own() for block in self._order])
 
     def rows_beside(self) -> Iterator[int]:
-        """A copy of the rows beside the order, with rows that have left."""
+        """A copy of the rows beside the order, including rows that have left."""
         return chain.from_iterable([block.own() for block in self._beside])

@@ -1,7 +1,7 @@
-"""What a load of the journal found for a message store: filled by a loader, taken over by `MessageStore.start`.
+"""The result of a journal's load for a message store. A loader fills it, and `MessageStore.start` takes it over.
 
-Values only. The state is as the journal had it, prepared transactions included (their acknowledgements lock, their
-messages are on their way); what else the store remembers beside the queues stands next to it.
+It consists of values only. The state includes prepared transactions: their acknowledgements lock references, and their
+messages are arriving. The store's other data are in further fields.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from journal.v1.journal_pb2 import Operation
 
 
 class LoadedDuplicate(NamedTuple):
-    """An id in an address' duplicate-detection window."""
+    """An id in the duplicate-detection window of an address."""
 
     slot: int
     duplicate_id: bytes
@@ -30,7 +30,7 @@ class LoadedPrepared(NamedTuple):
 
 
 class LoadedOutcome(NamedTuple):
-    """An OUTCOME record of a global transaction that is still to be confirmed."""
+    """An OUTCOME record of a global transaction that still has to be confirmed."""
 
     record_id: int
     data: bytes
@@ -46,7 +46,7 @@ class LoadedStore:
     prepared: list[LoadedPrepared] = field(default_factory=list)
     outcomes: list[LoadedOutcome] = field(default_factory=list)
     orphans: list[tuple[int, ...]] = field(default_factory=list)
-    """Records that nothing refers to any more: a message without references and its chunks, or a gone queue's binding.
+    """Records without any reference to them: a message without references and its chunks, or a gone queue's binding.
     The store deletes them in its first groups, a message's records in one group."""
     orphaned_messages: int = 0
     """Number of messages among the orphans."""

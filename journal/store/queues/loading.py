@@ -1,9 +1,10 @@
 """How a load fills a QueueState. Messages come in any order, each with its references. Lines are sorted only once: at
 the end, or before the state begins to follow the journal (`journal.store.queues.following`).
 
-A reference may come before its queue. It is kept until the end of the load; if the queue has not come by then, the
-reference counts as settled. When a queue outgrows the memory bounds, all its READY references move to the index. New
-ones go there too, as long as the index has any of that queue. So a load needs no more memory than the loaded state.
+A reference may be told before its queue. It is kept until the end of the load; if the queue was not told by then, the
+reference counts as settled. When a queue outgrows the memory bounds, all its READY references move to the index, and
+new ones go there too as long as the index has references of that queue. So a load needs no more memory than the loaded
+state.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from journal.store.queues.runs import QueueRuns
 from journal.store.queues.tables import QueueTables
 
 NO_QUEUE = 0
-"""During a load, the queue of messages without references."""
+"""The queue id of messages without references during a load."""
 
 _INDEX_BITS = 32
 _HALF_BITS = 64
@@ -28,7 +29,7 @@ _LOW = (1 << _HALF_BITS) - 1
 
 
 class LoadedReference(NamedTuple):
-    """A reference as the journal has it."""
+    """A reference as the journal holds it."""
 
     queue: int
     place: int
@@ -39,17 +40,17 @@ class LoadedReference(NamedTuple):
 
 
 NOWHERE = (LoadedReference(NO_QUEUE, 0),)
-"""What stands for the references of a message that has none."""
+"""The references of a message that has none: one entry with the queue NO_QUEUE."""
 
 
 def place_of(position: tuple[int, int, int]) -> int:
-    """The place in a queue for an operation that took effect at (offset, index, ordinal)."""
+    """The place in a queue of an operation that took effect at (offset, index, ordinal)."""
     offset, index, ordinal = position
     return offset << _HALF_BITS | index << _INDEX_BITS | ordinal
 
 
 class QueueLoading(QueueRuns):
-    """Loads the state, before anything else is asked of it."""
+    """Loads the state. No other operation may be called before the load is complete."""
 
     def __init__(self, tables: QueueTables) -> None:
         super().__init__(tables)
@@ -57,7 +58,8 @@ class QueueLoading(QueueRuns):
         """Whether references that are loaded from now on are put in order at once."""
 
     def load_message(self, message_id: int, facts: MessageFacts, references: Sequence[LoadedReference]) -> None:
-        """Load a message with its references that are not settled. Without any it is kept until `load_complete`."""
+        """Load a message with its references that are not settled. A message without references is kept until
+        `load_complete`."""
         address = self._addresses.get(facts.address)
         address_id = 0 if address is None else address.record_id
         table, (_, priority, size, timestamp, expires, due, chunks, _) = self._references, facts
@@ -69,7 +71,7 @@ class QueueLoading(QueueRuns):
         self._load_references(message_row, priority, size, loaded)
 
     def load_unrouted(self, message_id: int, facts: MessageFacts) -> None:
-        """Load a message that a transaction in doubt stores. Raises StoreError if it is known."""
+        """Load a message that a transaction in doubt stores. Raises StoreError if it is known already."""
         address = self._addresses.get(facts.address)
         self.store(
             message_id,
@@ -85,7 +87,7 @@ class QueueLoading(QueueRuns):
     def _load_references(
         self, message_row: int, priority: int, size: int, references: Sequence[LoadedReference]
     ) -> None:
-        """Add further references of a message that is there; its `live` counts them already."""
+        """Add further references of a known message; its number of live references counts them already."""
         table, tables = self._references, self._tables
         rows = [self._load_reference(message_row, priority, size, reference) for reference in references]
         if tables.index is not None:
@@ -137,7 +139,7 @@ class QueueLoading(QueueRuns):
         return entry
 
     def _spill(self, entry: QueueEntry, rank: int, row: int) -> None:
-        """Give a row to the index, and all READY references of a queue that has just outgrown its bounds."""
+        """Move a row to the index, and also all READY references of its queue if that has just outgrown its bounds."""
         tables, table = self._tables, self._references
         if table.flags[row] == SCHEDULED:
             tables.schedule.remove()
@@ -148,14 +150,14 @@ class QueueLoading(QueueRuns):
                     tables.page_out(entry, line, ready)
 
     def sort_lines(self) -> None:
-        """Sort what was loaded; references that are loaded from now on are put in order at once."""
+        """Sort the loaded references. References that are loaded from now on are put at their places at once."""
         for entry in self._tables.queues.values():
             for line in entry.lines:
                 line.sort()
         self._in_order = True
 
     def load_complete(self) -> array[int]:
-        """The load is complete. Returns messages without a live reference, which stay known until `forget`."""
+        """Complete the load. Returns the messages without a live reference, which stay known until `forget`."""
         tables = self._tables
         if not self._in_order:
             self.sort_lines()

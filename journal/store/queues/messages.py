@@ -1,4 +1,4 @@
-"""Messages of a QueueState, and how their references come to its queues."""
+"""The messages of a QueueState, and how their references come to its queues."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class QueueMessages(QueueDirectory):
         durable: bool = True,
         chunks: Sequence[int] = (),
     ) -> None:
-        """Know a message, without references. `size` is as in `MessageFacts`; `address_id` is the record's; `due` is
-        its own, which decides nothing here.
+        """Add a message without references. `size` is that of `MessageFacts`, `address_id` the id of the address's
+        record, and `due` the message's own time, which only later routes use.
 
-        Raises StoreError if it is known.
+        Raises StoreError if it is known already.
         """
         if self._is_stored(message_id):
             raise StoreError(f"message {message_id} is stored already")
@@ -51,14 +51,14 @@ class QueueMessages(QueueDirectory):
             self._tables.expiry.add(row, expires)
 
     def _is_stored(self, message_id: int) -> bool:
-        """Whether a message is there; also if its last acknowledge is not durable yet."""
+        """Whether a message is stored, also if its last acknowledgement is not durable yet."""
         return message_id in self._references.row_of or bool(self._tables.paged and self._tables.forgotten(message_id))
 
     def stored_of(self, message_ids: Sequence[int], *, exactly: bool) -> set[int]:
-        """The given messages that are there, also if their last acknowledge is not durable yet.
+        """Those of the given messages that are stored, also if their last acknowledgement is not durable yet.
 
-        Unless `exactly`, all that may be in the index are among them: asking the index for each message takes longer
-        than everything else about a message.
+        Unless `exactly`, the result also has messages that are only perhaps in the index, because asking the index for
+        each message would take longer than everything else.
         """
         tables = self._tables
         if tables.paged and not exactly:
@@ -73,10 +73,10 @@ class QueueMessages(QueueDirectory):
         return self._is_stored(record_id) or record_id in self._bindings
 
     def forget(self, message_id: int) -> None:
-        """Forget a message without references: its store was rolled back, or its queue was removed.
+        """Forget a message without references: it was rolled back, or its queue was removed.
 
-        One whose last acknowledge is not durable yet goes with that. Raises MessageMissingError, StoreError (it has
-        references).
+        A message whose last acknowledgement is not durable yet is forgotten when that is durable. Raises
+        MessageMissingError, and StoreError for a message with references.
         """
         table = self._references
         row = table.row_of.get(message_id)
@@ -116,7 +116,8 @@ class QueueMessages(QueueDirectory):
         )
 
     def remainder(self, message_id: int) -> tuple[bool, int, tuple[int, ...]]:
-        """What an acknowledge asks: whether the message is durable, its references that are not settling, its chunks.
+        """The facts that an acknowledgement needs: whether the message is durable, its number of references that are
+        not being settled, and its chunks.
 
         Hot path: `message` takes three times as long. Raises MessageMissingError.
         """
@@ -137,17 +138,17 @@ class QueueMessages(QueueDirectory):
         name = address.name if address is not None else self._address_by_queues([each.queue for each in everywhere])
         living = sum(
             paged.queue in self._queues for paged in everywhere
-        )  # queues that are gone count too, as in `live`
+        )  # references in removed queues count too, as in `live`
         return MessageEntry(message_id, name, priority, size, paged.expires, timestamp, due, durable, living, chunks)
 
     def _address_by_queues(self, queue_ids: Sequence[int]) -> str:
-        """The address of a message that was loaded before its address, as its queues tell it."""
+        """The address of a message that was loaded before its address, found through the queues of the message."""
         return next((self._queues[each].config.address for each in queue_ids if each in self._queues), "")
 
-    # ---- coming ----------------------------------------------------------------------------------------------------
+    # ---- arriving ----------------------------------------------------------------------------------------------------
 
     def route(self, message_id: int, queue_id: int, *, due: int = 0, tx: int = 0) -> None:
-        """A route is accepted: the reference counts as arriving, and is not deliverable.
+        """Note that a route is accepted. The reference is ARRIVING, and cannot be delivered yet.
 
         Raises as `require_routable`.
         """
@@ -195,7 +196,8 @@ class QueueMessages(QueueDirectory):
         timestamp: int,
         due: int,
     ) -> None:
-        """`store` a durable message that is not large, and `route` it to one queue. Raises as `store`."""
+        """Call `store` for a durable message that is not large, and `route` it to one queue. Raises what `store`
+        raises."""
         if self._is_stored(message_id):
             raise StoreError(f"message {message_id} is stored already")
         tables, table = self._tables, self._references
@@ -211,9 +213,10 @@ class QueueMessages(QueueDirectory):
         entry.away.add(row)
 
     def arrive(self, message_id: int, queue_id: int) -> None:
-        """A route is durable (or its transaction committed): READY or SCHEDULED, behind all of its priority.
+        """Note that a route is durable (or its transaction is committed). The reference becomes READY or SCHEDULED,
+        behind all others of its priority.
 
-        Raises MessageMissingError if it was not routed.
+        Raises MessageMissingError if there was no route.
         """
         tables, table = self._tables, self._references
         entry = self._queues.get(queue_id)
@@ -229,7 +232,7 @@ class QueueMessages(QueueDirectory):
         counts = entry.counts
         line = entry.line(PRIORITY_MAX - table.priority(table.message[row]))
         if tables.due and row in tables.due:
-            entry.not_away(row)  # it leaves its run, as it goes alone
+            entry.not_away(row)  # the reference leaves its run, because it arrives alone
             entry.away.add(row)
             tables.make_scheduled(entry, row)
             return
@@ -243,7 +246,8 @@ class QueueMessages(QueueDirectory):
             line.append(row, high << 64)
 
     def arrive_each(self, arrivals: Sequence[tuple[int, int]]) -> None:
-        """`arrive` each (message, queue), in this order. Hot path: the most frequent kind is done in one step."""
+        """Call `arrive` for each (message, queue), in this order. Hot path: the most frequent kind is done in one
+        step."""
         tables, table, queues = self._tables, self._references, self._queues
         row_of, first, queue_of, flags = table.row_of, table.first, table.queue, table.flags
         high, low, marks = table.high, table.low, table.marks
@@ -274,9 +278,9 @@ class QueueMessages(QueueDirectory):
             entry.line(PRIORITY_MAX - (marks[message_row] & PRIORITY)).append(row, place << 64)
 
     def withdraw(self, message_id: int, queue_id: int) -> bool:
-        """A route is rolled back. True: the message has no reference left (it stays known until `forget`).
+        """Note that a route is rolled back. True if the message has no reference left; it stays known until `forget`.
 
-        Raises MessageMissingError if it was not routed.
+        Raises MessageMissingError if there was no route.
         """
         tables, table = self._tables, self._references
         entry = self._queues.get(queue_id)
@@ -304,10 +308,10 @@ class QueueMessages(QueueDirectory):
         message_row = table.row_of.get(message_id, -1)
         return table.find(message_row, queue_id) if message_row >= 0 else -1
 
-    # ---- what is refused -------------------------------------------------------------------------------------------
+    # ---- look-ups with errors ---------------------------------------------------------------------------------------
 
     def _present(self, message_id: int, queue_id: int) -> tuple[QueueEntry, int]:
-        """Queue and row of a reference that is neither arriving nor settling."""
+        """The queue and the row of a reference that is neither arriving nor being settled."""
         entry, table = self.queue_of(queue_id), self._references
         message_row = table.row_of.get(message_id, -1)
         row = table.find(message_row, queue_id) if message_row >= 0 else -1

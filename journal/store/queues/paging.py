@@ -1,9 +1,9 @@
 """The tables under a QueueState, and the references that wait in the index.
 
-In memory is what came while the bounds allowed; behind it, in delivery order, the index has the rest of a line, and
-SCHEDULED references, and what expired before it could be taken. A message is in memory while one of its references is.
-What is done to one reference (acquire it, acknowledge it) first brings it back. What the index holds is read only by
-the process that wrote it.
+References stay in memory as long as the bounds allow. The index has the rest of each line, which comes later in
+delivery order, SCHEDULED references, and references that expired before they could be taken. A message is in memory
+while one of its references is. An operation on one reference (acquire, acknowledge) first brings it to memory. Only the
+process that has written the index reads it.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _PAGE_MAX = 512
 _LATEST = 2**64 - 1
 
 Facts = tuple[int, int, bool, int, int, tuple[int, ...], int, int, bool]
-"""The data of a Paged: address, priority, durable, size, timestamp, chunks and own due time of its message; deliveries;
-and whether the message has no other reference in the index."""
+"""The encoded data of a Paged reference: address, priority, durable, size, timestamp, chunks and own due time of its
+message; deliveries; and whether the message has no other reference in the index."""
 
 
 def paged_facts(data: bytes) -> Facts:
@@ -37,19 +37,19 @@ def paged_facts(data: bytes) -> Facts:
 
 
 def latest_first(expires: int) -> int:
-    """A number by which times sort with the latest first: an earlier time gives a larger number."""
+    """A number for sorting times with the latest first: an earlier time gives a larger number."""
     return _LATEST - expires
 
 
 class Onlooker(Protocol):
-    """A reader that looks at a queue in turns."""
+    """A reader that reads a queue in several steps."""
 
     def admitted(self, paged: Paged, row: int) -> None:
-        """A reference of any queue is in memory from now on, and no longer in the index."""
+        """Note that a reference of any queue is in memory from now on, and no longer in the index."""
 
 
 class PagedTables:
-    """Rows, lines, schedule and index of all queues.
+    """The rows, lines, schedules and index of all queues.
 
     Two bounds count references in memory: READY and SCHEDULED ones of a queue, and all of the node.
     """
@@ -69,28 +69,30 @@ class PagedTables:
         """Due times of SCHEDULED rows, and of other rows that will be SCHEDULED if they come back."""
         self.schedule = Deadlines(self._due_time())
         self.expiry = Deadlines(self.references.expires.__getitem__)
-        """Message rows by the time at which they expire."""
+        """Rows of messages by the time at which they expire."""
         self.overdue: OrderedDict[int, None] = OrderedDict()
         """Messages that are known to have expired."""
         self.passed = Deadlines(self._passed_time())
-        """Rows in memory that were passed as expired, by `latest_first` of the time."""
+        """Rows in memory that were passed as expired, sorted by `latest_first` of the time."""
         self.passed_until = 0
-        """The latest expiry time of what was passed, also in the index. A clock with an earlier time was set back."""
+        """The latest expiry time of passed references, also in the index. If the clock shows an earlier time, it was
+        set back."""
         self.showing_since = 0
-        """When a batch was put back after a clock was set back, if more is to follow; 0 if nothing is."""
+        """When a batch of passed references was put back after the clock was set back, if more batches must follow;
+        else 0."""
         self.passing: dict[int, int] = {}
-        """Queues where a take stopped among expired messages, and since when the next of these has expired."""
+        """Queues in which a take stopped among expired messages, with the time since which the next one has expired."""
         self.next_high = 1
-        """The high half of the place of the next reference that arrives: behind those that were loaded."""
+        """The high half of the place for the next arriving reference, which is behind all loaded ones."""
         self.index = index
         self.paged = 0
         """Number of references in the index."""
         self.paged_scheduled = 0
         self.onlookers: WeakSet[Onlooker] = WeakSet()
-        """Readers that look at a queue in turns."""
+        """Readers that read a queue in several steps."""
         self._in_memory_max = references_in_memory_max
         self._arrivals_max = references_in_memory_max - references_in_memory_max // 8
-        """Arriving references beyond this bound are paged out, which leaves room for paging in."""
+        """The most arriving references in memory. Further ones are paged out, which leaves room for paging in."""
         self._queue_in_memory_max = queue_references_in_memory_max
         self._page = max(1, min(_PAGE_MAX, queue_references_in_memory_max // 2))
 
@@ -104,7 +106,7 @@ class PagedTables:
         return lambda row: latest_first(expires[message[row]]) if flags[row] == READY else 0
 
     def drop_message(self, message_row: int) -> None:
-        """Forget a message that has no reference in memory."""
+        """Forget a message that has no references in memory."""
         table = self.references
         if table.expires[message_row]:
             self.expiry.remove()
@@ -115,7 +117,7 @@ class PagedTables:
         table = self.references
         return entry.line(PRIORITY_MAX - table.priority(table.message[row]))
 
-    # ---- out -------------------------------------------------------------------------------------------------------
+    # ---- from memory to the index -----------------------------------------------------------------------------------
 
     def is_full(self, entry: QueueEntry) -> bool:
         """Whether memory takes no further reference of this queue."""
@@ -125,7 +127,7 @@ class PagedTables:
         return in_queue >= self._queue_in_memory_max or self.references.references >= self._arrivals_max
 
     def may_fill(self, entry: QueueEntry, count: int) -> bool:
-        """Whether `count` more references may be more than memory takes of this queue, or some are paged already."""
+        """Whether `count` more references may exceed the bounds of this queue, or some are paged out already."""
         in_queue = entry.counts[READY] + entry.counts[SCHEDULED] - entry.paged
         return (
             entry.paged > 0
@@ -134,9 +136,10 @@ class PagedTables:
         )
 
     def takes_back(self, entry: QueueEntry, line: Line, place: int) -> bool:
-        """Whether memory takes a READY reference that comes back to its place; else the index must.
+        """Whether memory takes a READY reference that comes back to its place; if not, it goes to the index.
 
-        If there is no room, the last of the order makes some: what is paged stays behind the order.
+        If there is no room, the last reference of the order is paged out, so that paged references stay behind the
+        order.
         """
         if self.index is None:
             return True
@@ -150,7 +153,7 @@ class PagedTables:
         return True
 
     def page_out(self, entry: QueueEntry, line: Line, row: int, *, passed: bool = False) -> None:
-        """Move a row that no line has to the index. It counts as READY, or with a due time as SCHEDULED."""
+        """Move a row that is in no line to the index. It counts as READY, or as SCHEDULED if it has a due time."""
         table = self.references
         message_row = table.message[row]
         due = self.due.pop(row, 0)
@@ -193,10 +196,10 @@ class PagedTables:
         elif not paged.passed:
             line.paged += by
 
-    # ---- in --------------------------------------------------------------------------------------------------------
+    # ---- from the index to memory -----------------------------------------------------------------------------------
 
     def first(self, entry: QueueEntry, line: Line) -> int:
-        """The first READY row of a line, or -1. References are paged in ahead of consumption."""
+        """The first READY row of a line, or -1. References are paged in before they are needed."""
         row = line.first()
         if line.paged and not line.is_longer(self._page // 2):
             room = self._in_memory_max - self.references.references
@@ -212,7 +215,7 @@ class PagedTables:
             line.append(self.admit(paged), paged.place)
 
     def admit(self, paged: Paged) -> int:
-        """Make a row, and one for its message, for a reference that was taken out of the index."""
+        """Make rows for a reference that was taken out of the index, and for its message."""
         table = self.references
         address, priority, durable, size, timestamp, chunks, due, deliveries, alone = paged_facts(paged.data)
         message_row = table.row_of.get(paged.message, -1)
@@ -238,14 +241,14 @@ class PagedTables:
         return row
 
     def find(self, message_id: int) -> list[Paged]:
-        """References of a message in the index, without those of queues that are gone."""
+        """The references of a message in the index, without those of removed queues."""
         if not self.paged:
             return []
         assert self.index is not None
         return [paged for paged in self.index.find(message_id) if paged.queue in self.queues]
 
     def know(self, found: list[Paged]) -> int:
-        """Make a row for a message that only the index has (`found`), as it is about to get one more reference."""
+        """Make a row for a message that is only in the index (`found`), because it gets one more reference."""
         assert self.index is not None
         table, first = self.references, found[0]
         address, priority, durable, size, timestamp, chunks, due, deliveries, alone = paged_facts(first.data)
@@ -266,13 +269,13 @@ class PagedTables:
         return -1
 
     def recall_all(self, message_id: int) -> None:
-        """Bring all references of a message back to memory, but those of queues that are gone."""
+        """Bring all references of a message back to memory, except those of removed queues."""
         for paged in self.find(message_id):
             if not self.queues[paged.queue].gone:
                 self.bring_back(paged)
 
     def bring_back(self, paged: Paged) -> int:
-        """Take a reference that the index told out of it, and return its row."""
+        """Take a reference that was found in the index out of it, and return its row."""
         assert self.index is not None
         self.index.remove(paged)
         entry = self.queues[paged.queue]
@@ -293,13 +296,14 @@ class PagedTables:
         return row
 
     def set_aside(self, entry: QueueEntry, row: int, expires: int) -> None:
-        """A READY row that no line has was passed, as it has expired."""
+        """Note that a READY row that is in no line was passed, because it has expired."""
         entry.away.add(row)
         self.passed.add(row, latest_first(expires))
         self.passed_until = max(self.passed_until, expires)
 
     def take_due(self, now_ms: int, limit: int) -> int:
-        """Make references in the index READY that are due by now, there or in memory. Returns how many."""
+        """Make those references in the index READY that are due by now; they stay there or come to memory. Returns how
+        many."""
         assert self.index is not None
         batch = self.index.due(now_ms, limit)
         for paged in batch:
@@ -311,9 +315,9 @@ class PagedTables:
         return len(batch)
 
     def take_passed(self, now_ms: int, limit: int) -> int:
-        """Put references of the index back that were passed, and that a clock that was set back shows again.
+        """Put passed references of the index back that have not expired after all, because the clock was set back.
 
-        They are in their lines again, there or in memory. Returns how many.
+        They are in their lines again, in the index or in memory. Returns how many.
         """
         assert self.index is not None
         batch = self.index.passed(now_ms, limit)
@@ -324,7 +328,7 @@ class PagedTables:
         return len(batch)
 
     def _take_to_line(self, entry: QueueEntry, paged: Paged) -> None:
-        """Put a reference of the index into its place in its line, there or in memory."""
+        """Put a reference of the index into its place in its line, in the index or in memory."""
         assert self.index is not None
         self.index.remove(paged)
         line = entry.line(paged.rank)
@@ -336,12 +340,13 @@ class PagedTables:
         else:
             self.put_paged(entry, line, ready)
 
-    # ---- a queue that goes -----------------------------------------------------------------------------------------
+    # ---- removed queues ---------------------------------------------------------------------------------------------
 
     def drop_paged(self, entry: QueueEntry, some: Iterable[Paged]) -> array[int]:
-        """Take references of a queue that is gone out of the index. Returns messages that have no other reference.
+        """Take references of a removed queue out of the index. Returns the messages that have no other reference.
 
-        Of a message that is all in the index the last one stays there, for `message`, until `forget_paged`.
+        If all references of a message are in the index, its last one stays there, so that `message` finds it, until
+        `forget_paged`.
         """
         assert self.index is not None
         table = self.references
@@ -364,11 +369,11 @@ class PagedTables:
         return orphans
 
     def forgotten(self, message_id: int) -> list[Paged]:
-        """References that the index has of a message that memory does not have: its queues are gone."""
+        """The references in the index of a message that is not in memory and whose queues are removed."""
         return self.index.find(message_id) if self.paged and self.index is not None else []
 
     def forget_paged(self, message_id: int) -> bool:
-        """Forget a message that only the index has. Returns whether there was one."""
+        """Forget a message that is only in the index. Returns whether there was one."""
         found = self.forgotten(message_id)
         for paged in found:
             assert self.index is not None

@@ -1,12 +1,12 @@
 """Messages and their references in memory, as columns of numbers, without an object for each message.
 
 A row of one table is a message, a row of the other its reference in one queue. Most messages have one reference, which
-the message's row names; a message with more has a dictionary. What few references have (a holder, a transaction, a due
-time) is not here.
+the message's row names; a message with more has a dictionary. Data that few references have (a holder, a transaction, a
+due time) are kept elsewhere.
 
 Measured (Python 3.11, one reference a message, bodies not held): 1,000,000 messages over 10,000 queues take 200 bytes a
-message as tracemalloc counts, 240 as the process grows, the queues included. Objects would take more, and stop the
-process whenever Python looks for garbage among them.
+message as tracemalloc counts, 240 as the process grows, the queues included. Objects would take more memory, and the
+process would pause whenever Python's garbage collector goes through them.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ ARRIVING, READY, SCHEDULED, HELD, LOCKED, SETTLING, FREE = range(7)
 """States of a reference. FREE: nothing uses its row."""
 STATE = 7
 QUEUED = 8
-"""A flag beside the state: a line has the row in its order, so the row is not reused before the line drops it."""
+"""A flag that is added to the state while a line has the row in its order. The row is not reused before the line drops
+it."""
 READY_QUEUED = READY | QUEUED
 _STATES = bytes(flag & STATE for flag in range(256))
 """The state of each flag, without `QUEUED`."""
 
 _NONE, _MANY = -1, -2
 _RUN_MIN = 8
-"""The smallest number of consecutive rows that is kept as a range."""
+"""The smallest number of consecutive free rows that is kept as a range."""
 DURABLE, DELETED, PRIORITY = 128, 64, 15
 
 
@@ -40,7 +41,7 @@ class _FreeRows:
     def __init__(self) -> None:
         self.rows = array("i")
         self.runs: list[range] = []
-        """More free rows, as ranges of consecutive ones."""
+        """Further free rows, as ranges of consecutive rows."""
         self.in_runs = 0
 
     def __len__(self) -> int:
@@ -54,7 +55,7 @@ class _FreeRows:
             self.rows.extend(rows)
 
     def take_run_apart(self) -> bool:
-        """Move free rows to `rows`, for a caller that finds it empty. False if there is none."""
+        """Move free rows from a range to `rows`, which the caller has found empty. False if there is no range."""
         if not self.runs:
             return False
         run = self.runs.pop()
@@ -63,7 +64,7 @@ class _FreeRows:
         return True
 
     def take(self, count: int, end: int) -> Sequence[int]:
-        """Take `count` rows: free ones, and behind them new ones from `end` on."""
+        """Take `count` rows: first free ones, and then new ones from `end` on."""
         if self.runs and len(self.runs[-1]) >= count:
             run = self.runs.pop()
             self.in_runs -= count
@@ -79,7 +80,7 @@ class _FreeRows:
 
 
 class References:
-    """The two tables. Columns are public for the sake of the hot paths; only QueueState and its lines write them."""
+    """The two tables. Their columns are public because of the hot paths; only QueueState and its lines write them."""
 
     __slots__ = (
         "_free_messages", "_free_references", "_many", "address", "block", "chunks", "deliveries", "due", "expires",
@@ -99,12 +100,12 @@ class References:
         self.timestamp = array("q")
         self.first = array("i")
         self.live = array("i")
-        """Number of references that are not settling, paged ones included."""
+        """The number of references that are not being settled, including those in the index."""
         self.chunks: dict[int, tuple[int, ...]] = {}
         self.due: dict[int, int] = {}
-        """Messages' own scheduled times, which later routes take over."""
+        """The messages' own scheduled times, which later routes use."""
         self.paged: dict[int, int] = {}
-        """Number of references in the index, for messages that have some there."""
+        """The number of references in the index, for messages that have some there."""
         self._many: dict[int, dict[int, int]] = {}
         self._free_messages = _FreeRows()
         # references
@@ -115,7 +116,7 @@ class References:
         self.flags = bytearray()
         self.deliveries = array("I")
         self.block = array("i")
-        """The number of its block in its line."""
+        """The number of the row's block in its line."""
         self._free_references = _FreeRows()
 
     # ---- messages --------------------------------------------------------------------------------------------------
@@ -160,7 +161,7 @@ class References:
         return row
 
     def drop_message(self, row: int) -> None:
-        """Forget a message that has no reference in memory."""
+        """Forget a message that has no references in memory."""
         del self.row_of[self.id[row]]
         if self.chunks:
             self.chunks.pop(row, None)
@@ -183,7 +184,7 @@ class References:
         return bool(self.marks[row] & DELETED)
 
     def delete(self, row: int) -> None:
-        """Mark a message deleted: its last reference is acknowledged."""
+        """Mark a message as deleted, because its last reference is acknowledged."""
         self.marks[row] |= DELETED
 
     # ---- references ------------------------------------------------------------------------------------------------
@@ -231,7 +232,8 @@ class References:
         queue_id: int,
         state: int,
     ) -> tuple[Sequence[int], Sequence[int]]:
-        """Add durable messages, each with a reference in one queue. Returns the messages' rows, and the references'.
+        """Add durable messages, each with one reference in one queue. Returns the rows of the messages and the rows of
+        the references.
 
         Hot path: column by column it takes a quarter of the time of `add_message` and `add_reference`.
         """
@@ -249,16 +251,16 @@ class References:
         fill(self.live, message_rows, same_numbers(self.live.typecode, 1, count))
         fill(self.message, rows, array("i", message_rows))
         fill(self.queue, rows, same_numbers(self.queue.typecode, queue_id, count))
-        reach(self.high, rows)  # an arrival brings the place
+        reach(self.high, rows)  # the place is set when the reference arrives
         reach(self.low, rows)
-        reach(self.block, rows)  # and the block
+        reach(self.block, rows)  # and so is the block
         fill(self.flags, rows, same_bytes(state, count))
         fill(self.deliveries, rows, same_numbers(self.deliveries.typecode, 0, count))
         self.row_of.update(zip(message_ids, message_rows, strict=True))
         return message_rows, rows
 
     def drop_reference(self, row: int) -> None:
-        """Take a reference from its message. The row is free once no line has it."""
+        """Remove a reference from its message. The row is free once no line has it."""
         message_row = self.message[row]
         if self.first[message_row] == _MANY:
             many = self._many[message_row]
@@ -277,8 +279,8 @@ class References:
     def drop_settled(self, message_id: int, queue_id: int) -> int:
         """Forget a deleted message with its only reference, which is SETTLING. Returns the row of the reference.
 
-        -1: it is no such message, or more is known of it; then nothing was changed. Hot path: `drop_reference` and
-        `drop_message` in one step.
+        Returns -1, and changes nothing, for any other message, or if there are further data about it. Hot path:
+        `drop_reference` and `drop_message` in one step.
         """
         message_row = self.row_of.get(message_id, -1)
         row = self.first[message_row] if message_row >= 0 else _NONE
@@ -305,7 +307,8 @@ class References:
         return row
 
     def drop_all_settled(self, message_rows: Sequence[int], rows: Sequence[int]) -> None:
-        """Forget deleted messages with their only references, which are SETTLING. Nothing more is known of them.
+        """Forget deleted messages with their only references, which are SETTLING. There must be no further data about
+        them.
 
         Hot path.
         """
@@ -324,13 +327,13 @@ class References:
                 self._free_references.rows.append(row)
 
     def unqueue(self, row: int) -> None:
-        """A line has dropped a row."""
+        """Note that a line has dropped a row."""
         state = self.flags[row] = self.flags[row] & STATE
         if state == FREE:
             self._free_references.rows.append(row)
 
     def unqueue_all(self, rows: Sequence[int]) -> None:
-        """A line has dropped these rows."""
+        """Note that a line has dropped these rows."""
         if not rows:
             return
         rows, flags = together(rows), self.flags
@@ -350,7 +353,7 @@ class References:
         return self._many[message_row].get(queue_id, _NONE) if first == _MANY else _NONE
 
     def of_message(self, message_row: int) -> list[int]:
-        """Rows of all references that a message has in memory."""
+        """The rows of all references of a message in memory."""
         first = self.first[message_row]
         if first == _MANY:
             return list(self._many[message_row].values())

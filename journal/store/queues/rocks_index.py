@@ -7,8 +7,8 @@
     78 EXPIRES*8 MESSAGE*8 QUEUE*8                                          those that expire by time
     70 (2^64-1-EXPIRES)*8 MESSAGE*8 QUEUE*8                                 passed ones, by time, the last first
 
-All numbers are big-endian, so that keys sort in delivery order. It is a part of one process' memory: nothing in it is
-meant to be found again, so there is no log, and the directory is emptied at start and at close.
+All numbers are big-endian, so that keys sort in delivery order. The index is an extension of one process' memory, and
+no other process reads it. So it has no log, and the directory is emptied at the start and at the close.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ _Row = tuple[bytes, bytes]
 class RocksReferenceIndex:
     """A `ReferenceIndex` in a directory of its own. Not thread-safe.
 
-    Raises LocalStorageError; from then on always: what it could not write is lost, and nobody is told half of a queue.
+    After one LocalStorageError every call raises it: references that could not be written are lost, and a part of a
+    queue must not be taken for the whole.
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
@@ -66,7 +67,8 @@ class RocksReferenceIndex:
         # rocksdict declares a method where it has an attribute
         self._lossy.disable_wal = True  # type: ignore[method-assign, assignment]
         self._starts: dict[bytes, bytes] = {}
-        """By prefix, a key before which there is nothing: a scan from there does not pass what was taken out before."""
+        """For a prefix, a key before which there are no rows. A scan that starts there need not pass rows that were
+        deleted before."""
         self._failure: LocalStorageError | None = None
         self._clear()
         self._db: Rdict = self._do("open", lambda: Rdict(str(directory), store_options(STORE_FILES)))
@@ -145,7 +147,7 @@ class RocksReferenceIndex:
     # ---- reading ---------------------------------------------------------------------------------------------------
 
     def page(self, queue: int, rank: int, limit: int) -> list[Paged]:
-        """Take out the first READY references of a line that were not passed."""
+        """Take the first READY references of a line out of the index, without those that were passed as expired."""
         prefix = _line_prefix.pack(_REFERENCE, queue, rank)
         found = [_paged(key, value) for key, value in self._rows(prefix, limit)]
         for paged in found:
@@ -157,7 +159,7 @@ class RocksReferenceIndex:
         return found
 
     def due(self, now_ms: int, limit: int) -> list[Paged]:
-        """SCHEDULED references that are due by now, the earliest first."""
+        """The SCHEDULED references that are due by now, the earliest first."""
         references = [_REFERENCE + key[9:] for key, _ in self._rows(_DUE, limit, _due_prefix(now_ms + 1))]
         return [_paged(reference, self._get(reference)) for reference in references]
 
@@ -168,7 +170,8 @@ class RocksReferenceIndex:
         return 0
 
     def expired(self, now_ms: int) -> Iterator[tuple[int, int]]:
-        """(message, queue) that have expired by now, the earliest first. One that leaves meanwhile may be told."""
+        """The (message, queue) pairs that have expired by now, the earliest first. A reference that leaves meanwhile
+        may still be given."""
         stop = _message_prefix.pack(_EXPIRES, now_ms + 1)
         rows = self._rows(_EXPIRES, _CHUNK_ROWS, stop)
         while rows:
@@ -178,7 +181,8 @@ class RocksReferenceIndex:
             rows = self._chunk(rows[-1][0] + b"\0", stop, _CHUNK_ROWS)
 
     def passed(self, now_ms: int, limit: int) -> list[Paged]:
-        """Passed references that have not expired by now; the one that expires last comes first."""
+        """The references that were passed as expired although they have not expired by now; the one that expires last
+        comes first."""
         stop = _message_prefix.pack(_PASSED_BY, _LOW - now_ms)
         messages = [_MESSAGE + key[9:] for key, _ in self._rows(_PASSED_BY, limit, stop)]
         return [self._found(key, self._get(key)) for key in messages]
@@ -188,15 +192,15 @@ class RocksReferenceIndex:
         return [self._found(*row) for row in self._rows(_message_prefix.pack(_MESSAGE, message), None)]
 
     def _found(self, key: bytes, value: bytes) -> Paged:
-        """The reference at the place that a row of its message names."""
+        """The reference at the place that one of its message's rows gives."""
         rank, high, low = _message_value.unpack(value)
         reference = _reference_key.pack(_REFERENCE, int.from_bytes(key[9:17]), rank, high, low)
         return _paged(reference, self._get(reference))
 
     def scan(self, queue: int, rank: int = 0, place: int = 0) -> list[Iterator[Paged]]:
-        """References of a queue from a place on, in runs, each in delivery order.
+        """The references of a queue from a place on, in runs, each in delivery order.
 
-        One that comes or leaves meanwhile may be told.
+        A reference that comes or leaves meanwhile may be given or not.
         """
         return [self._run(queue, mark, rank, place) for mark in (0, _PASSED, _SCHEDULED)]
 
@@ -206,7 +210,7 @@ class RocksReferenceIndex:
             prefix = _line_prefix.pack(_REFERENCE, queue, mark | each)
             start = self._starts.get(prefix)
             if start is None:
-                continue  # the queue has nothing there
+                continue  # the index has no references of the queue there
             key, stop = max(start, begin), prefix + b"\xff" * 32
             while rows := self._chunk(key, stop, _CHUNK_ROWS):
                 if key == start:
@@ -233,14 +237,15 @@ class RocksReferenceIndex:
         return value
 
     def close(self) -> None:
-        """Close the index and free the disk, also if it could not be written."""
+        """Close the index and free its disk space, also after a failed write."""
         self._room.close()
         del self._room, self._db  # dropping the last reference frees the lock on the directory
         self._clear()
 
 
 def _read(db: Rdict, start: bytes, stop: bytes, limit: int | None, directory: Path) -> list[_Row]:
-    """RocksDB has the bound: else a cursor at the end of a prefix would pass all that was taken out behind it."""
+    """Options for reads up to a bound. The bound is given to RocksDB, because a cursor at the end of a prefix would
+    otherwise go through all deleted rows behind it."""
     bound = ReadOptions()
     bound.set_iterate_upper_bound(stop)
     cursor = db.iter(bound)

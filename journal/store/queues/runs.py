@@ -1,7 +1,7 @@
-"""Runs: many messages of one queue at once, each with its only reference there; column by column.
+"""Runs: many messages of one queue that are handled at once, column by column. Each message has only this reference.
 
-A run's rows stay its own while its queue is there: what its messages are given meanwhile (another queue, a holder)
-leaves them where they are. Hot path: nothing is done for each message that can be done for all.
+A run keeps its rows as long as its queue exists: if a message gets another queue or a holder meanwhile, its row stays
+the same. Hot path: steps that are possible for all messages at once are not done for each.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from journal.store.queues.references import (
 
 _DELETED = bytes(mark | DELETED for mark in range(256))
 _SETTLING = bytes(flag & QUEUED | SETTLING for flag in range(256))
-"""What the mark of a message and the flag of its last reference become when that is acknowledged."""
+"""How the mark of a message and the flag of its last reference change when that reference is acknowledged."""
 _IS_DURABLE = bytes(mark & DURABLE for mark in range(256))
 
 
 class Run(NamedTuple):
-    """Rows of a run: in delivery order where it arrives, in any order where it leaves."""
+    """The rows of a run: in delivery order when it arrives, in any order when it leaves."""
 
     messages: Sequence[int]
     references: Sequence[int]
 
 
 class QueueRuns(QueueMessages):
-    """Runs that arrive and leave."""
+    """Operations on runs of messages that arrive or leave together."""
 
     def store_routed(
         self,
@@ -56,9 +56,10 @@ class QueueRuns(QueueMessages):
         expires: Sequence[int] = (),
         dues: Sequence[int] = (),
     ) -> Run:
-        """`store` durable messages with new ids that are not large, and `route` each to one queue.
+        """Call `store` for durable messages with new ids that are not large, and `route` each to one queue, in one
+        step.
 
-        Without `expires` or `dues` none of them has such a time.
+        Without `expires` or `dues` no message has such a time.
         """
         entry, tables, table = self._queues[queue_id], self._tables, self._references
         if not any(expires):
@@ -80,7 +81,8 @@ class QueueRuns(QueueMessages):
         return Run(message_rows, rows)
 
     def arrive_run(self, run: Run, queue_id: int) -> bool:
-        """`arrive` the run that `store_routed` returned, in this order. False: the queue is gone."""
+        """Call `arrive` for the run that `store_routed` returned, in its order, in one step. False if the queue is
+        removed."""
         entry, tables, table = self._queues.get(queue_id), self._tables, self._references
         if entry is None or entry.gone:
             return False
@@ -107,9 +109,10 @@ class QueueRuns(QueueMessages):
         return True
 
     def to_acknowledge_run(self, message_ids: Sequence[int], queue_id: int, holder: str) -> Run | None:
-        """What `acknowledge` would settle, if each is the last reference of a durable message that is not large.
+        """The run that `acknowledge` would settle, if each reference is the last one of a durable message that is not
+        large.
 
-        None if one of them is not, or is given twice.
+        None if one of them is not, or is named twice.
         """
         table, held_by = self._references, self._tables.holds.holder
         count = len(message_ids)
@@ -138,7 +141,7 @@ class QueueRuns(QueueMessages):
         return Run(message_rows, rows)
 
     def acknowledge_run(self, entry: QueueEntry, run: Run) -> None:
-        """`acknowledge` the run that `to_acknowledge_run` returned, if nothing has happened since."""
+        """Acknowledge the run that `to_acknowledge_run` returned, if nothing has happened since."""
         tables, table, counts = self._tables, self._references, entry.counts
         (message_rows, rows), count = run, len(run.references)
         flags, marks = gather(table.flags, rows), gather(table.marks, message_rows)
@@ -157,7 +160,7 @@ class QueueRuns(QueueMessages):
                 line.left(leaving_it)
         if ready == count:
             entry.runs[rows[0]] = rows
-        else:  # some of them are there
+        else:  # some of them exist already
             entry.away.update(rows)
         counts[READY] -= ready
         counts[HELD] -= count - ready
@@ -168,7 +171,7 @@ class QueueRuns(QueueMessages):
                 tables.clear(row)
 
     def settled_run(self, run: Run, queue_id: int) -> None:
-        """`settled` the run that `acknowledge_run` was given."""
+        """Call `settled` for the run that `acknowledge_run` was given, in one step."""
         entry, tables, table = self._queues.get(queue_id), self._tables, self._references
         if entry is None or entry.gone:
             return

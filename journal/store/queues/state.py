@@ -1,9 +1,11 @@
-"""Queues as they stand: what is ready, scheduled, held, locked, arriving and settling, and in which order.
+"""The state of all queues: which references are ready, scheduled, held, locked, arriving and settling, and in which
+order.
 
-The class is pure: time comes as an argument, and only the index of what does not fit in memory is read and written.
-The store's lock guards it. What an operation adds arrives when it is durable; what an operation takes is gone when it
-is accepted. The order of a queue is (priority, place), and `journal.store.queues.lines` keeps it: places are given in
-order of arrival, which is the order of the WAL, and a load takes them from there.
+The class is pure: time is an argument, and the only I/O is that of the index for references that do not fit in memory.
+The store's lock guards it. A reference that an operation adds arrives when the operation is durable; a reference that
+an operation takes away is gone when the operation is accepted. The order of a queue is (priority, place), and
+`journal.store.queues.lines` keeps it: places are given in order of arrival, which is the order of the WAL, and a load
+takes them from there.
 
     route -> ARRIVING -> arrive -> READY <-> HELD (take, acquire, release)     SCHEDULED -> READY (due)
                                    READY, SCHEDULED, HELD <-> LOCKED (lock, unlock: a transaction's acknowledge)
@@ -30,7 +32,7 @@ from journal.store.queues.tables import LOOKED_MAX, QueueTables
 __all__ = ["AddressEntry", "BindingEntry", "MessageEntry", "QueueEntry", "QueueState"]
 
 ALL_LEFT = -1
-"""What `some_expired` is given first, when nothing has been looked at."""
+"""The first argument of `some_expired`, when no messages were looked at yet."""
 
 
 class QueueState(QueueHolders):
@@ -46,17 +48,17 @@ class QueueState(QueueHolders):
         queue_references_in_memory_max: int,
         index: ReferenceIndex | None = None,
     ) -> None:
-        """With an `index`, the bounds hold for references that can wait there: READY and SCHEDULED ones."""
+        """With an `index`, the bounds hold for references that can be in the index: READY and SCHEDULED ones."""
         super().__init__(QueueTables(references_in_memory_max, queue_references_in_memory_max, index))
 
     def remove_queue(self, name: str) -> Iterator[Sequence[int]]:
-        """Drop a queue with its bindings now, and its references step by step, as the result is iterated.
+        """Remove a queue with its bindings now, and its references step by step while the result is iterated.
 
         Each step gives the ids of messages that have no reference left.
 
-        Those messages stay known, without references, until `forget`. arrive, withdraw, unlock and settled of a
-        reference that went with its queue do nothing. Until its step a reference counts as one of its message's.
-        Raises QueueMissingError, QueueInDoubtError (a transaction locks or adds references of it).
+        Those messages stay known, without references, until `forget`. `arrive`, `withdraw`, `unlock` and `settled` do
+        nothing for a reference whose queue is removed. Until its step, a reference still counts as one of its message.
+        Raises QueueMissingError, QueueInDoubtError (a transaction locks or adds references in the queue).
         """
         entry = self.queue(name)
         if entry.locked or entry.adding:
@@ -64,14 +66,16 @@ class QueueState(QueueHolders):
         self.unlist_queue(entry)
         return self._tables.drop_queue(entry)
 
-    # ---- leaving ---------------------------------------------------------------------------------------------------
+    # ---- acknowledging -----------------------------------------------------------------------------------------------
 
     def acknowledge(self, message_id: int, queue_id: int, holder: str = "", *, tx: int = 0) -> bool:
-        """An acknowledge is accepted: SETTLING. True: it was the last reference; the message goes in the same group.
+        """Note that an acknowledgement is accepted; the reference becomes SETTLING. True if it was the last one; the
+        message is then deleted in the same group.
 
-        With `tx`: the reference is locked by that transaction, which commits. Arriving and locked references count.
-        Raises QueueMissingError, MessageMissingError (not there, arriving, or settling), MessageHeldError (another
-        holds it, or a transaction locks it; without `holder`, if anybody holds it).
+        With `tx`, the reference is locked by that transaction, which commits. Arriving and locked references of the
+        message count as references. Raises QueueMissingError, MessageMissingError (not in the queue, arriving, or
+        settling), MessageHeldError (another holder has it, or a transaction locks it; without `holder`, if anybody
+        holds it).
         """
         entry, row = self._present(message_id, queue_id)
         tables = self._tables
@@ -85,10 +89,10 @@ class QueueState(QueueHolders):
     def to_acknowledge(
         self, message_id: int, queue_id: int, holder: str = ""
     ) -> tuple[int, bool, int, tuple[int, ...]]:
-        """What `acknowledge` would settle, without a `tx`. Raises as `acknowledge`.
+        """The row that `acknowledge` would settle outside of transactions. Raises what `acknowledge` raises.
 
-        Returns the row, for `acknowledge_row`; and of the message whether it is durable, how many references are not
-        settling, and its chunks.
+        Returns the row, for `acknowledge_row`, and three facts about its message: whether it is durable, how many
+        references are not being settled, and its chunks.
         """
         table = self._references
         message_row = table.row_of.get(message_id, -1)
@@ -103,7 +107,7 @@ class QueueState(QueueHolders):
         return row, table.is_durable(message_row), table.live[message_row], chunks
 
     def acknowledge_row(self, entry: QueueEntry, row: int) -> bool:
-        """`acknowledge` the row that `to_acknowledge` returned, if nothing has happened since."""
+        """Acknowledge the row that `to_acknowledge` returned, if nothing has happened since."""
         tables, table = self._tables, self._references
         message_row = table.message[row]
         tables.leave(entry, row, SETTLING)
@@ -116,7 +120,8 @@ class QueueState(QueueHolders):
         return True
 
     def settled(self, message_id: int, queue_id: int) -> None:
-        """The acknowledge is durable: the reference is forgotten, and with its last one the message.
+        """Note that an acknowledgement is durable. The reference is forgotten, and if it was the last one, the message
+        too.
 
         Raises MessageMissingError if it was not acknowledged.
         """
@@ -129,7 +134,8 @@ class QueueState(QueueHolders):
         self._tables.drop_reference(entry, row)
 
     def settled_each(self, settled: Sequence[tuple[int, int]]) -> None:
-        """`settled` for each (message, queue). Hot path: most messages go with their only reference, in one step."""
+        """Call `settled` for each (message, queue). Hot path: most messages are forgotten with their only reference in
+        one step."""
         queues, drop_settled = self._queues, self._references.drop_settled
         for message_id, queue_id in settled:
             entry = queues.get(queue_id)
@@ -141,7 +147,7 @@ class QueueState(QueueHolders):
             entry.not_away(row)
 
     def lock(self, message_id: int, queue_id: int, tx: int, holder: str = "") -> None:
-        """The acknowledge of a transaction is accepted. Raises as `acknowledge`."""
+        """Lock a reference, because a transaction's acknowledgement is accepted. Raises what `acknowledge` raises."""
         entry, row = self._present(message_id, queue_id)
         if self._references.flags[row] & STATE == LOCKED:
             raise self._locked(message_id, row)
@@ -150,7 +156,8 @@ class QueueState(QueueHolders):
         self._tables.tx[row] = tx
 
     def unlock(self, message_id: int, queue_id: int) -> None:
-        """The transaction leaves it: READY in its place, SCHEDULED, or HELD, as before.
+        """Unlock a reference, because its transaction is rolled back. It is READY in its place, SCHEDULED, or HELD, as
+        before.
 
         Raises MessageMissingError if it is not locked.
         """
@@ -169,10 +176,11 @@ class QueueState(QueueHolders):
     # ---- holding ---------------------------------------------------------------------------------------------------
 
     def take(self, queue_id: int, holder: str, now_ms: int) -> Delivery | None:
-        """The first READY reference becomes HELD, after a batch of what is due became READY. Nothing expired is taken.
+        """Make the first READY reference HELD, after a batch of due references has become READY. Expired references are
+        not taken.
 
-        None: there is none, or there is too much to do before it: more than a batch has expired, or is put back as a
-        clock was set back. `next_due` has passed then.
+        None if there is none, or if too many references must be handled first: more than a batch has expired, or must
+        be put back because the clock was set back. `next_due` is then in the past.
         """
         tables, table = self._tables, self._references
         entry = self.queue_of(queue_id)
@@ -192,7 +200,7 @@ class QueueState(QueueHolders):
         return Delivery(table.id[table.message[row]], table.deliveries[row])
 
     def acquire(self, message_id: int, queue_id: int, holder: str, now_ms: int | None) -> Delivery:
-        """A READY (or due) reference becomes HELD; one that `holder` holds already is not held over any more.
+        """Make a READY (or due) reference HELD. If `holder` holds it already, it is not held over any more.
 
         Without `now_ms` its times were checked before. Raises as `require_acquirable`.
         """
@@ -226,12 +234,12 @@ class QueueState(QueueHolders):
         return entry, row
 
     def release(self, message_id: int, queue_id: int, holder: str = "", *, counts: bool = True) -> int:
-        """A HELD reference becomes READY in its place, or SCHEDULED if `schedule` said so meanwhile.
+        """Make a HELD reference READY in its place, or SCHEDULED if `schedule` was called meanwhile.
 
-        Returns its deliveries, one more if this one `counts`.
+        Returns its number of deliveries, increased by one if this release `counts`.
 
-        Without `holder`: whoever holds it. Raises QueueMissingError, MessageMissingError, MessageHeldError (another
-        holds it, nobody does, or a transaction locks it).
+        Without `holder` any holder's reference is released. Raises QueueMissingError, MessageMissingError,
+        MessageHeldError (another holds it, nobody does, or a transaction locks it).
         """
         entry, row = self._present(message_id, queue_id)
         tables, table = self._tables, self._references
@@ -248,14 +256,16 @@ class QueueState(QueueHolders):
         return count
 
     def deliveries(self, message_id: int, queue_id: int, count: int) -> None:
-        """Set how often a reference was delivered (less than 2^32). Raises QueueMissingError, MessageMissingError."""
+        """Set the number of deliveries of a reference (less than 2^32). Raises QueueMissingError,
+        MessageMissingError."""
         _, row = self._present(message_id, queue_id)
         self._references.deliveries[row] = count
 
     # ---- times -----------------------------------------------------------------------------------------------------
 
     def schedule(self, message_id: int, queue_id: int, due: int) -> None:
-        """Do not deliver before `due` (0: at once). For a HELD reference it takes effect at its release.
+        """Do not deliver a reference before `due` (0 means at once). For a HELD reference this takes effect at its
+        release.
 
         Raises QueueMissingError, MessageMissingError, MessageHeldError (a transaction locks it).
         """
@@ -279,15 +289,16 @@ class QueueState(QueueHolders):
             tables.make_ready(entry, row)
 
     def due(self, now_ms: int) -> int:
-        """Make a bounded batch READY that is due by now, the earliest first. Returns how many; `next_due` tells more.
+        """Make a bounded batch of due references READY, the earliest first. Returns how many; `next_due` shows whether
+        there are more.
 
-        Also passes on what has expired where a `take` stopped.
+        It also handles the expired references at which a `take` has stopped.
         """
         self._tables.pass_on(now_ms)
         return self._tables.make_due(now_ms)
 
     def next_due(self) -> int:
-        """When the next reference is due, or since when a `take` could go on; 0 if none is scheduled."""
+        """When the next reference is due, or since when a `take` can go on; 0 if none is scheduled."""
         tables = self._tables
         times = [tables.next_due(), tables.showing_since, *tables.passing.values()]
         return min((time for time in times if time), default=0)
@@ -295,8 +306,8 @@ class QueueState(QueueHolders):
     def expired(self, now_ms: int, limit: int) -> list[tuple[int, int]]:
         """(message, queue) of READY and SCHEDULED references that have expired, in queues that are listed.
 
-        First come those that were never told, then those that were told longest ago. They are told until they are
-        settled.
+        First come those that were never given, then those that were given longest ago. They are given again until they
+        are settled.
         """
         found: list[tuple[int, int]] = []
         left: int | None = ALL_LEFT
@@ -306,9 +317,9 @@ class QueueState(QueueHolders):
         return found
 
     def some_expired(self, now_ms: int, limit: int, left: int) -> tuple[list[tuple[int, int]], int | None]:
-        """A part of `expired`, from little work, and what is `left` for the next part; None if nothing is.
+        """A part of `expired`, in a short step, and the argument `left` for the next part; None if there are no more.
 
-        `left` is `ALL_LEFT` for the first part, then the number of known messages that are still to be looked at.
+        `left` is `ALL_LEFT` for the first part, and then the number of known messages that must still be looked at.
         """
         tables, at_once = self._tables, min(limit, LOOKED_MAX)
         if left == ALL_LEFT:
@@ -330,16 +341,16 @@ class QueueState(QueueHolders):
         return self._references.references
 
     def browse(self, queue_id: int, turn: Turn = nullcontext) -> Iterator[ReferenceInfo]:
-        """References in delivery order, without those that arrive. `turn` is entered for each step.
+        """The references of a queue in delivery order, without arriving ones. `turn` is entered for each step.
 
-        Without a `turn`, iterate it before the state changes.
+        Without a `turn`, the result must be iterated before the state changes.
         """
         return in_order(self._tables, self.queue_of(queue_id), turn)
 
     def reference(self, message_id: int, queue_id: int) -> ReferenceInfo:
-        """A reference, which is brought to memory.
+        """A reference; if it is in the index, it is brought to memory.
 
-        Raises QueueMissingError, MessageMissingError (it is not there, arriving, or settling).
+        Raises QueueMissingError, MessageMissingError (it is not in the queue, arriving, or settling).
         """
         _, row = self._present(message_id, queue_id)
         return of_row(self._tables, row)

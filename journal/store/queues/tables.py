@@ -1,4 +1,4 @@
-"""Steps that take a reference from one state to another, with its counts, line, schedule and hold."""
+"""Steps that take a reference from one state to another, together with its counts, line, schedule and hold."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from journal.store.queues.paging import PagedTables, latest_first
 from journal.store.queues.references import FREE, QUEUED, READY, SCHEDULED, SETTLING, STATE
 
 DUE_MAX = 250
-"""References made READY in one step: in memory that takes less than a millisecond."""
+"""The most references that one step makes READY; in memory that takes less than a millisecond."""
 LOOKED_MAX = 250
-"""Expired messages that one step looks at, to tell which of them still wait."""
+"""The most expired messages that one step looks at, to find those that still wait."""
 PASSED_MAX = 250
-"""Expired references that one take passes."""
+"""The most expired references that one take passes."""
 SHOWN_MAX = 250
-"""References put back in one step after a clock was set back."""
+"""The most references that one step puts back after the clock was set back."""
 DROPPED_MAX = 40
-"""References of a queue that is gone, forgotten in one step with their messages."""
+"""The most references of a removed queue that one step forgets, with their messages."""
 
 
 class QueueTables(PagedTables):
-    """The tables, and the steps of which QueueState's operations are made."""
+    """The tables, and the steps from which QueueState's operations are made."""
 
     def make_ready(self, entry: QueueEntry, row: int) -> None:
         """Make a reference READY in its place, from any other state."""
@@ -40,7 +40,7 @@ class QueueTables(PagedTables):
             self.page_out(entry, line, row)
 
     def make_scheduled(self, entry: QueueEntry, row: int) -> None:
-        """Make a reference SCHEDULED for its due time, from a state that is neither that nor READY."""
+        """Make a reference SCHEDULED for its due time, from any state but READY and SCHEDULED."""
         full, flags = self.is_full(entry), self.references.flags
         entry.counts[flags[row] & STATE] -= 1
         entry.counts[SCHEDULED] += 1
@@ -83,7 +83,8 @@ class QueueTables(PagedTables):
             self.holds.remove(row)
 
     def drop_reference(self, entry: QueueEntry, row: int) -> None:
-        """Forget a reference that is not READY; with the last one in memory also its message."""
+        """Forget a reference that is not READY. If it was the last one in memory, its message is forgotten there
+        too."""
         table = self.references
         entry.counts[table.flags[row] & STATE] -= 1
         entry.not_away(row)
@@ -93,10 +94,10 @@ class QueueTables(PagedTables):
             self.drop_message(message_row)
 
     def drop_queue(self, entry: QueueEntry) -> Iterator[array[int]]:
-        """Drop a queue with its references, whatever they are, in steps, each of which tells the messages that have no
-        other. Those stay known, without references.
+        """Remove a queue with all its references, in steps. Each step gives the messages that have no other reference;
+        those stay known, without references.
 
-        The queue is gone from now on: nothing comes to it, leaves it or changes there but by these steps.
+        The queue counts as removed from now on: only these steps change its references.
         """
         entry.gone = True
         self.passing.pop(entry.record_id, None)
@@ -117,7 +118,7 @@ class QueueTables(PagedTables):
         for row in rows:
             state = table.flags[row] & STATE
             if state == FREE or table.queue[row] != entry.record_id:
-                continue  # the row was withdrawn meanwhile, or had left the middle of its line
+                continue  # the row was withdrawn meanwhile, or had left from the middle of its line
             message_row = table.message[row]
             message_id = table.id[message_row]
             self.leave(entry, row, SETTLING)
@@ -132,9 +133,11 @@ class QueueTables(PagedTables):
         return orphans
 
     def first_to_deliver(self, entry: QueueEntry, now_ms: int) -> tuple[Line, int] | None:
-        """The first READY row that has not expired, with its line. Rows before it are passed: they wait beside lines.
+        """The first READY row that has not expired, with its line. Expired rows before it are passed: they leave the
+        line.
 
-        Up to `PASSED_MAX`; None then, and the queue is in `passing`: what is left is next time's. Hot path.
+        After `PASSED_MAX` such rows the result is None, and the queue is noted in `passing`, so that the next call
+        continues. Hot path.
         """
         table, passed = self.references, 0
         for line in entry.lines:
@@ -161,7 +164,8 @@ class QueueTables(PagedTables):
             self.set_aside(entry, row, expires)
 
     def show_again(self, now_ms: int) -> bool:
-        """Put back a batch of passed references that a clock that was set back shows again. True if that was all."""
+        """Put back a batch of passed references that have not expired after all, because the clock was set back. True
+        if those were all."""
         rows, more = self.passed.pop(latest_first(now_ms + 1), SHOWN_MAX)
         for row in rows:
             entry = self.queues[self.references.queue[row]]
@@ -177,7 +181,7 @@ class QueueTables(PagedTables):
         return not more
 
     def pass_on(self, now_ms: int) -> None:
-        """Go on where a take stopped, or with what a clock that was set back shows again."""
+        """Continue where a take has stopped, or with references to put back after the clock was set back."""
         if now_ms < self.passed_until:
             self.show_again(now_ms)
         for queue_id in self.passing:
@@ -185,9 +189,10 @@ class QueueTables(PagedTables):
             return
 
     def make_due(self, now_ms: int) -> int:
-        """Make READY what is due by now, the earliest first: `DUE_MAX` in memory and in the index. Returns how many.
+        """Make references READY that are due by now, the earliest first: at most `DUE_MAX` in memory and as many in the
+        index. Returns how many.
 
-        What is left is next time's: whoever waits for a call that others take part in waits for no more than that.
+        The others are left for the next call, so that no caller waits longer than this for the lock.
         """
         count = 0
         for row in self.schedule.pop(now_ms, DUE_MAX)[0]:
@@ -209,17 +214,17 @@ class QueueTables(PagedTables):
         return min((time for time in times if time), default=0)
 
     def find_expired(self, now_ms: int, limit: int, is_there: Callable[[int], bool]) -> tuple[bool, int]:
-        """Put up to `limit` more messages that have expired before those in `overdue`.
+        """Find up to `limit` further expired messages, and put them before those in `overdue`.
 
-        From the index come those of queues that are there; all others stay in it. Returns whether there may be more,
-        and how many are new in `overdue`.
+        Messages in the index are only found through queues that exist. Returns whether there may be more, and how many
+        are new in `overdue`.
         """
         table = self.references
         rows, more = self.expiry.pop(now_ms, limit)
         new = [table.id[message_row] for message_row in rows]
         count = len(new)
         if self.paged:
-            for message_id in new:  # looked at once, with its references of the index
+            for message_id in new:  # the message is looked at once, with its references in the index
                 self.recall_all(message_id)
         if self.paged and self.index is not None and count < limit:
             for message_id, queue_id in self.index.expired(now_ms):
@@ -232,7 +237,7 @@ class QueueTables(PagedTables):
                     break
         known = len(self.overdue)
         for message_id in reversed(new):
-            if message_id not in self.overdue:  # a message that the index told is found once more in memory
+            if message_id not in self.overdue:  # a message that was found in the index is found once more in memory
                 self.overdue[message_id] = None
                 self.overdue.move_to_end(message_id, last=False)
         return more or count > 0, len(self.overdue) - known
@@ -240,10 +245,10 @@ class QueueTables(PagedTables):
     def waiting_overdue(
         self, now_ms: int, looks: int, limit: int, is_there: Callable[[int], bool]
     ) -> tuple[list[tuple[int, int]], int]:
-        """Look at up to `looks` messages of `overdue`, which are its last ones then.
+        """Look at up to `looks` messages of `overdue`, and move them to its end.
 
-        Returns (message, queue) of their READY and SCHEDULED references in queues that are there, and how many messages
-        were looked at. A message that a clock that was set back shows again is not told.
+        Returns (message, queue) of their READY and SCHEDULED references in existing queues, and the number of messages
+        that were looked at. A message that has not expired after all, because the clock was set back, is left out.
         """
         table = self.references
         found: list[tuple[int, int]] = []
