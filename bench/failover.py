@@ -42,7 +42,8 @@ GAP_TARGET = 0.5
 PARTS = ("fence", "claim", "gate", "load", "ready", "callback")
 
 _ROUNDS_OF_FEW = 3
-"""Factor for the rounds with few messages: a round takes only seconds, and milliseconds vary on a busy machine."""
+"""The factor by which there are more rounds with few messages: such a round takes only seconds, and milliseconds vary
+on a busy machine."""
 _SESSION_MS, _QUICK_SESSION_MS = 6000, 3000
 
 

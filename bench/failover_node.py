@@ -38,7 +38,7 @@ from loaders.node.standing import ActiveNode
 from loaders.queues import QueueLoader
 
 QUEUES = 64
-"""Number of queues with messages that stay, and of queues for the load; each has an address of its own."""
+"""The number of queues with messages that stay, and of queues for the load. Each queue has an address of its own."""
 
 _UNBOUNDED = 1 << 40
 _TICK_S = 0.004
@@ -227,7 +227,7 @@ def _tell_take_overs(node: Node) -> None:
             node.wait_for(Role.ACTIVATING, _FOREVER_S)
             began = time.time()
             if not _becomes_active(node):
-                continue  # This try has failed.
+                continue  # this try to activate has failed
             active = time.time()
             parts = MessageToDict(
                 node.status().last_failover, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
@@ -235,7 +235,7 @@ def _tell_take_overs(node: Node) -> None:
             tell("active", began=began, active=active, parts=parts)
             node.wait_for(Role.STANDBY, _FOREVER_S)
     except StateError:
-        return  # The node has ended.
+        return  # the node has ended
 
 
 def _becomes_active(node: Node) -> bool:

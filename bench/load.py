@@ -139,7 +139,7 @@ class _Copies:
     def keep_one(self) -> None:
         """Reopens the last copy, as a restarted node does, without merging its files.
 
-        Otherwise load and limit would each meet another state of the files, and the limit a file that is just deleted.
+        Otherwise the load and the limit would each read other files, and the limit a file that is about to be deleted.
         """
         self.close()
         database = Rdict(str(self._directory), Options(raw_mode=True), column_families=_families())

@@ -71,7 +71,7 @@ def alternate(
 ) -> tuple[list[float], list[float]]:
     """Returns the values of both, by round, after `warm_up` rounds that do not count.
 
-    Each goes first in every other round, so that neither always runs on a machine that the other one has just used.
+    Each of the two is first in every other round, so that neither always runs right after the other.
     """
     results: tuple[list[float], list[float]] = ([], [])
     for _ in range(warm_up):

@@ -248,7 +248,7 @@ def _load(scene: Scene, memory: Memory) -> Figures:
 
 
 def _in_new_process(measure: Callable[..., Figures], *arguments: object) -> Figures:
-    """Runs a function in a new process, whose memory has nothing that the function could use again."""
+    """Runs a function in a new process, so that the memory that it measures was not used by anything before."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
         return process.submit(measure, *arguments).result()
 
@@ -272,7 +272,7 @@ def _measured_load(values: dict[str, Any], messages: int) -> Figures:
     loader = _loader()
     gc.collect()
     with BlockingJournal(settings) as journal:
-        journal.activate(NullLoader())  # From here on clients and RocksDB's caches have their memory.
+        journal.activate(NullLoader())  # from here on, clients and RocksDB's caches have taken their memory
     with BlockingJournal(settings) as journal:
         before = rss_mb(process)
         report = journal.activate(loader)

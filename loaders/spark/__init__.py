@@ -2,7 +2,7 @@
 
     packages       which packages go with which PySpark
     session        a SparkSession that has them, or an error that says what is missing
-    chatter        where its JVM writes
+    chatter        where the JVM's output goes
     source         the journal's topics by Spark's own Kafka source; which journal it is
     wire           values <-> protobuf, in the JVM
     frames         WAL records -> operations, and what is no frame

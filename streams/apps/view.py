@@ -79,7 +79,8 @@ class MessageView:
 
 @dataclass(frozen=True, slots=True)
 class TransactionView:
-    """A prepared transaction. While it is prepared or settled, not all of its shards may say so yet."""
+    """A prepared transaction. While it is being prepared or settled, some of its shards may not show it yet, or not any
+    more."""
 
     tx: int
     data: bytes

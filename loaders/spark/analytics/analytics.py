@@ -2,7 +2,7 @@
 
     queue_events    operations -> stays of messages in queues, transactions in doubt
     queue_windows   those -> windows
-    here            all windows as of now
+    this file       all windows up to now
     follow          the same as a stream
 
 It serves journals of a message store only. All numbers are exact but for percentiles, which are those of
@@ -70,7 +70,7 @@ class QueueSummary:
 
 @dataclass(frozen=True, slots=True)
 class Analytics:
-    """The results as of `until_ms`, the newest record's time. Times are in ms since 1970."""
+    """The results up to `until_ms`, the newest record's time. Times are in ms since 1970."""
 
     journal: str
     from_ms: int
@@ -82,9 +82,9 @@ class Analytics:
     latencies: dict[int, int]
     epochs: list[Epoch]
     dead_letters: DeadLetters
-    """Records that are no frames of the journal. They count nowhere."""
+    """Records that are no frames of the journal. They are counted nowhere else."""
     skipped: int
-    """Records that operators have had skipped, as the table or the archive says. They count nowhere either."""
+    """Records that operators have had skipped, according to the table or the archive. They are counted nowhere else."""
 
 
 def analytics(
@@ -120,7 +120,7 @@ def analysed(
     *,
     skipped: int = 0,
 ) -> Analytics:
-    """The analytics of records in Kafka's columns, with `skip`; `skipped` of them are to be skipped."""
+    """The analytics of records in Kafka's columns and the column `skip`; `skipped` is the number of records to skip."""
     part = _computed(read_part(records, journal))
     took_effect = happened(operations_of(part), markers_of(part), None)
     events, doubts = _computed(took_effect.events), _computed(took_effect.doubts)
@@ -202,8 +202,8 @@ def _summary(row: Row, queue: str, depth_max: int, in_doubt: Row | None, until_m
 
 
 def _computed(table: DataFrame) -> DataFrame:
-    """A table that is computed now and kept as long as it is used. It has a plan of its own: what follows reads it
-    several times, and Spark would carry its whole plan along each time."""
+    """A table that is computed now and kept as long as it is used. It has a query plan of its own: later steps read it
+    several times, and Spark would repeat its whole plan each time."""
     return table.localCheckpoint()
 
 

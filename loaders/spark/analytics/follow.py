@@ -1,7 +1,8 @@
-"""Queue analytics as a stream: windows of the WAL, each told once it is over.
+"""Queue analytics as a stream: windows of the WAL, each sent to a sink once it is over.
 
-A window is over when the newest record that was seen is `lateness_s` after the window's end: this is the watermark.
-What comes later is late: it is counted as late, and in the next window that is told, so that no depth is ever wrong.
+A window is over when the newest record that was seen is `lateness_s` after the window's end: this is the watermark. A
+record that comes later is late: it is counted as late, and in the next window that is sent, so that no depth is ever
+wrong.
 
 Depths and ages need everything that is in queues, which no window of Spark's keeps. So each micro-batch reads the state
 that the one before left in files, folds its own operations in, and leaves its own state: everything in queues, staged
@@ -14,8 +15,8 @@ to which. Its name distinguishes its windows from those of a state that is begun
     <state>/left/NUMBER-WRITER       the state after a batch: the last one, and the one before it
     <state>/left/NUMBER-WRITER/sent  exists once the sink has the windows
 
-A directory of `left` belongs to one job, and is whole once its clock exists, which is written last. So a job that was
-replaced and does not know it yet writes nothing among the other job's files; both go on from the same state.
+A directory of `left` belongs to one job, and is whole once its clock exists, which is written last. So a replaced job
+that does not know it yet writes nothing among the other job's files, although both began with the same state.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ class Left(NamedTuple):
 
 
 class Over(NamedTuple):
-    """Windows that are over, and their numbers."""
+    """The numbers of the windows that are over."""
 
     windows: DataFrame
     told: WindowSpan
@@ -116,9 +117,9 @@ class WindowsFollower:
         self._lateness_ms = lateness_ms
         self._bad_input = bad_input
         self.name = secrets.token_hex(8)
-        """The state's name, for good; that of an existing state is read."""
+        """The state's name, which never changes. An existing state keeps its name."""
         self.ends: Mapping[int, int] = {}
-        """Where the next micro-batch begins in each shard, as an existing state says."""
+        """Where the next micro-batch begins in each shard, according to an existing state."""
         self._newest: Left | None = None
 
     def begin(self) -> bool:
@@ -128,7 +129,7 @@ class WindowsFollower:
         if newest is not None:
             self._require_own(newest.clock)
         self._claim.take()
-        newest = self._left()  # another job may have left a newer one in between
+        newest = self._left()  # another job may have written a newer state in between
         if newest is not None:
             self._newest, self.name = newest, newest.clock["name"]
             self.ends = {int(shard): end for shard, end in newest.clock["ends"].items()}
@@ -153,11 +154,11 @@ class WindowsFollower:
             raise ConfigError(self.taken())
 
     def is_taken(self) -> bool:
-        """Whether another job has taken the state since."""
+        """Whether another job has taken the state."""
         return self._claim.is_taken()
 
     def taken(self) -> str:
-        """The error when another job has taken the state."""
+        """The error that says that another job has taken the state."""
         return f"another job goes on from the state at {self._state} now: one at a time may, end one of the two"
 
     def windows(self, records: DataFrame) -> Over | None:
@@ -216,12 +217,13 @@ class WindowsFollower:
             )
 
     def _left(self) -> Left | None:
-        """What the newest micro-batch left. If several jobs ran it to its end, this is the last job's."""
+        """The state after the newest micro-batch. If several jobs ran that micro-batch to its end, this is the last
+        job's state."""
         for name in reversed(names_of(self._files, _LEFT)):
             try:
                 clock = self._at("clock", name).first()
             except AnalysisException:
-                continue  # the job was cut off while it wrote this
+                continue  # a job was killed while it wrote this
             if clock is not None:
                 return Left(name, clock)
         return None
@@ -235,8 +237,8 @@ class WindowsFollower:
     def _write(
         self, state: Mapping[str, DataFrame], over: Over | None, *, until: int | None, first: int | None
     ) -> None:
-        """Write the state after a micro-batch. The states after the last two micro-batches are kept, also those that
-        another job wrote. So the next job finds a complete state even if this job is cut off while it writes."""
+        """Write the state after a micro-batch. The states after the last two micro-batches are kept, even those that
+        another job wrote. So if this job is killed while it writes, the next job still finds a complete state."""
         number = 0 if self._newest is None else self._newest.number + 1
         name = f"{number:012d}-{self._claim.writer}"
         clock = {
@@ -281,8 +283,8 @@ def follow(
     bad_input: BadInput | None = None,
     left_out: Callable[[int], None] | None = None,
 ) -> None:
-    """Give `sink` the windows of the WAL once they are over, until `stop` is set or, with `once`, up to the end as of
-    now. It goes on where the state at `state` ends; executors must reach that place too.
+    """Give `sink` the windows of the WAL once they are over, until `stop` is set or, with `once`, up to the present
+    end. It continues from the state at the path `state`, which executors must be able to read, too.
 
     Records that operators have had skipped when this begins are left out, and `left_out` is called with their number if
     there are any.

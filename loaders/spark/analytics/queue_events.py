@@ -5,10 +5,10 @@ in which queue.
     happened    a part, with what earlier parts left open -> what took effect, and transactions that were in doubt
     stays       what took effect -> one row for each message and queue: when it came, left, and came back
 
-The rules are those of docs/STORE.md and docs/FORMAT.md: what is staged counts when its COMMIT does, and at its time.
-Times are when a record was appended, in ms since 1970. What is appended to a window that was already told (`floor_ms`)
-is late: it counts in the next window (`counted`), so that depths stay right, while ages and durations keep its own time
-(`at`).
+The rules are those of docs/STORE.md and docs/FORMAT.md: a staged operation counts at the time of its COMMIT. Times are
+when a record was appended, in ms since 1970. A record is late if its time lies in a window that was already sent
+(`floor_ms`). It counts in the next window (`counted`), so that depths stay right, while ages and durations use its own
+time (`at`).
 
 Hot path: expressions only, evaluated in the JVM.
 """
@@ -57,7 +57,7 @@ class DeadLetters:
 
 
 class Span(NamedTuple):
-    """When the first and the last frame of a part were appended (None without any), and its records that are
+    """When the first and the last frame of a part were appended (None if it has none), and the part's records that are
     no frames."""
 
     begin_ms: int | None
@@ -66,7 +66,8 @@ class Span(NamedTuple):
 
 
 class Happened(NamedTuple):
-    """What took effect; which transactions were in doubt over which queues, and when; and what still waits."""
+    """The operations that took effect; which transactions were in doubt over which queues, and when; and operations
+    that still wait."""
 
     events: DataFrame
     doubts: DataFrame
@@ -113,7 +114,7 @@ def happened(operations: DataFrame, markers: DataFrame, floor_ms: int | None) ->
     """What happened in `operations`, together with those that waited before; `markers` are all since the
     journal began."""
     current = _current(operations, markers)
-    # with a plan of its own: the plan is long, and what follows would contain it three times
+    # it gets a plan of its own, because the plan is long and later steps would contain it three times
     transacted = _transacted(current).localCheckpoint()
     plain = current.where((F.col("tx") == 0) & _is_told_of())
     position = F.struct("offset", "index", F.lit(0).alias("ordinal"))
@@ -211,7 +212,7 @@ _OF_EVENT = ("type", "kind", "data", "subject")
 
 
 def _is_told_of() -> Column:
-    """Whether an operation may say something of a queue. The record that a DELETE deletes is unknown here."""
+    """Whether an operation may concern a queue. For a DELETE that is not known here."""
     added = (F.col("type") == "ADD") & F.col("kind").isin(*_ADDED)
     return (F.col("type") == "DELETE") | added | ((F.col("type") == "UPDATE") & F.col("kind").isin(*_UPDATED))
 
@@ -228,7 +229,8 @@ def _what() -> Column:
 
 
 def _current(operations: DataFrame, markers: DataFrame) -> DataFrame:
-    """The operations without those of nodes that a newer epoch had fenced; with `last_epoch`, the shard's newest."""
+    """The operations without those of nodes that a newer epoch had fenced. `last_epoch` is the newest epoch of the
+    shard."""
     begun = markers.groupBy(*SHARD).agg(
         F.collect_list(F.struct("offset", "epoch")).alias("begun"), F.max("epoch").alias("last_epoch")
     )
@@ -240,15 +242,15 @@ def _current(operations: DataFrame, markers: DataFrame) -> DataFrame:
 
 
 def _transacted(current: DataFrame) -> DataFrame:
-    """The operations of transactions with their fates, and `turns_at`: when their transaction was prepared, committed,
-    rolled back, by offset and index."""
+    """The operations of transactions with their fates. `turns_at` has the offset and index at which their transaction
+    was prepared, committed or rolled back."""
     turn = F.when(~F.col("type").isin(*STAGED), F.struct("offset", "index", "at"))
     turns = F.collect_list(turn).over(throughout(*SHARD, "tx", order=("offset", "index")))
     return resolved(current.where(F.col("tx") != 0).withColumn("turns_at", turns))
 
 
 def _time_of(place: Column) -> Column:
-    """The time of a turn of the row's transaction."""
+    """The time at which the row's transaction was prepared, committed or rolled back."""
 
     def is_it(turn: Column) -> Column:
         return (turn["offset"] == place["offset"]) & (turn["index"] == place["index"])
@@ -257,7 +259,8 @@ def _time_of(place: Column) -> Column:
 
 
 def _doubts(transacted: DataFrame, floor_ms: int | None) -> DataFrame:
-    """For each queue and each transaction that is or was prepared: since when, and until when."""
+    """For each queue, and each transaction that was prepared or still is: the time from which, and until which, it was
+    in doubt."""
     part = F.col("part")
     updates = transacted.where((F.col("type") == "UPDATE") & F.col("kind").isin(*_UPDATED))
     prepared = updates.where(
@@ -308,7 +311,7 @@ def _counted(time: str, floor_ms: int | None) -> Column:
 
 
 def _queues(lives: DataFrame) -> DataFrame:
-    """Queues by id, with the event that destroyed them if there is one (`gone`)."""
+    """Queues by id, with the event that destroyed each one, if any (`gone`)."""
     newest = F.element_at(F.filter("life", lambda event: event["what"] == "QUEUE"), -1)
     last = F.element_at(F.filter("life", lambda event: event["what"].isin("QUEUE", "DELETE")), -1)
     queues = lives.where(F.exists("life", lambda event: event["what"] == "QUEUE"))

@@ -1,12 +1,12 @@
 """Stays in queues become windows, which say what each queue was like at each time; docs/SPARK.md has the columns.
 
-A window has a number: its start in ms divided by its width. Windows `first` to `last` are told; what lies before
-`first` only counts into the depth with which the first window begins. A queue has a row for each window in which
-something happened, or at whose end something was in it.
+A window has a number: its start in ms divided by its width. Windows `first` to `last` are given; earlier stays only
+count into the depth at the beginning of the first window. A queue has a row for each window in which something happened
+to it, or at the end of which it had messages.
 
-Ages need the oldest message that is there at the end of every window, though most stays span many windows. In order of
-arrival, a stay is the oldest only after all earlier ones have left. So each window's end has one such stay, which a
-running maximum finds. Late stays are few and looked at separately.
+The age of a queue is that of the oldest message at the end of each window, and most stays last for many windows. In
+order of arrival, a stay becomes the oldest only when all earlier ones have left. So each window's end has one such
+stay, which a running maximum finds. Late stays are few, and are handled separately.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _named(rows: DataFrame, names: DataFrame, width_ms: int) -> DataFrame:
 
 def summary(stays: DataFrame, *by: str) -> DataFrame:
     """One row for each queue (or one in all, without `by`) over the whole time: came_in, went_out, depth, redeliveries,
-    p50_s, p99_s, and `oldest` (ms since 1970) of what is left."""
+    p50_s, p99_s, and `oldest`, when the oldest remaining message came (ms since 1970)."""
     stayed = F.percentile_approx(F.col("left") - F.col("entered"), list(PERCENTILES), _ACCURACY)
     each = F.aggregate("returns", F.lit(0).cast("bigint"), lambda total, one: total + one["times"])
     grouped = stays.withColumn("times", each).groupBy(*by)
@@ -123,8 +123,8 @@ def summary(stays: DataFrame, *by: str) -> DataFrame:
 
 
 def latencies(stays: DataFrame) -> DataFrame:
-    """How many messages stayed how long: `bucket` (there are `BUCKETS_PER_DECADE` for each factor of ten, from 1 ms)
-    and `count`."""
+    """Numbers of messages by the length of their stay: `bucket` (there are `BUCKETS_PER_DECADE` for each factor of ten,
+    from 1 ms) and `count`."""
     stayed = stays.where(F.col("left").isNotNull()).select(
         F.floor(F.log10(F.greatest(F.col("left") - F.col("entered"), F.lit(1))) * BUCKETS_PER_DECADE).alias("bucket")
     )
@@ -135,7 +135,7 @@ def latencies(stays: DataFrame) -> DataFrame:
 
 
 def _counts(spans: DataFrame, number: Callable[[Column], Column]) -> DataFrame:
-    """A row for each thing that happened to a stay: its window, and what it adds there."""
+    """A row for each event of a stay: its window, and the amounts that it adds there."""
     came = _measure(F.col("from_window"), came_in=F.lit(1), late=F.col("entered_late").cast("int"))
     stayed = F.col("left") - F.col("entered")
     went = _measure(F.col("left_window"), went_out=F.lit(1), late=F.col("left_late").cast("int"), stayed_ms=stayed)
@@ -163,8 +163,8 @@ def _doubt_counts(in_doubt: DataFrame) -> DataFrame:
 
 
 def _oldest(spans: DataFrame, name: str, first: int, last: int) -> DataFrame:
-    """For each queue and window at whose end something was there: when the oldest of it came; perhaps in more than one
-    row."""
+    """For each queue and each window at whose end it had messages: when the oldest one came. A window may have several
+    rows."""
     until = F.coalesce("left_window", F.lit(_FOREVER))
     in_time = spans.where(~F.col("entered_late"))
     order = before(*QUEUE, order=("from_window", "entered"))

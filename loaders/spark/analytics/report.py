@@ -1,7 +1,7 @@
-"""Queue analytics as one HTML page that needs nothing else: tiles, plots, a table of the busiest queues.
+"""Queue analytics as a single HTML page without further files: tiles, plots, and a table of the busiest queues.
 
-`report_data` brings what Spark knows down to what a page can show: of many queues the deepest, and the rest summed.
-`render` is pure.
+`report_data` reduces Spark's results to the content of a page: the deepest queues, and the sum of the rest. `render` is
+pure.
 """
 
 from __future__ import annotations

@@ -6,8 +6,9 @@ origins would be there twice. A file beside them, which no reader sees, says whi
     <path>/_windows-of-STATE    or _windows-of-whole, for batch runs
     <path>/_told-NUMBER         the first window of the state that is not here yet
 
-Windows have numbers, and a state gives its windows in order. So a sink knows what it has: it leaves out windows that
-come again, as from a state that was restored from a backup, and raises an error if some are missing.
+Windows have numbers, and a state gives its windows in order. So a sink knows which windows it has. It leaves out
+windows that come again, for example from a state that was restored from a backup, and raises an error if some are
+missing.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class WindowSpan(NamedTuple):
 
 
 WHOLE = WindowSpan("whole", 0, 0)
-"""All windows, as of now. They replace those that an earlier run has told."""
+"""The span of a batch run: all windows up to now. They replace the windows of an earlier run."""
 Sink = Callable[[DataFrame, WindowSpan], None]
 """Takes windows, perhaps more than once; the second argument says which windows they are."""
 
@@ -129,7 +130,7 @@ def _require_own(files: Files, path: str, told: WindowSpan) -> None:
         raise ConfigError(f"{path} has the windows of another run: {mend}")
     if whose:
         return
-    # a job that is killed at once leaves a file whose name begins with a dot
+    # a killed job may leave a file whose name begins with a dot
     if any(not name.startswith(".") for name in found):
         raise ConfigError(f"{path} has other things in it than windows: have them go elsewhere")
     files.write_new(f"{_WHOSE}{told.state}", "")

@@ -131,7 +131,7 @@ class _ArchiveJob:
             self._note_skipped(found_control.skip_requests)
 
     def _no_batch(self, archive: bytes) -> Manifest:
-        """The manifest of an archive that is begun and has no batch."""
+        """The manifest of an archive that has begun but has no batch yet."""
         no_parts = {shard: ShardPart(shard, 0, 0) for shard in range(self._identity.shards)}
         return Manifest(archive, self._source.journal, self._identity.uuid, 0, "", int(time.time() * 1000), no_parts)
 
@@ -208,8 +208,8 @@ class _ArchiveJob:
     # ---- what was written ------------------------------------------------------------------------------------------
 
     def _seen(self, written: DataFrame) -> list[Row]:
-        """What the batch has of each shard, from what was written."""
-        # null-safe: a record that is no frame has no uuid
+        """The facts about each shard in the batch, read from what was written."""
+        # null-safe comparison, because a record that is no frame has no uuid
         own = F.col("uuid").eqNullSafe(F.lit(self._identity.uuid))
         found = written.groupBy("shard").agg(
             F.count("*").alias("records"),
@@ -227,7 +227,7 @@ class _ArchiveJob:
 
     def _part(self, row: Row, *, left_over: bool) -> ShardPart:
         before = self._manifest.parts[row["shard"]]
-        # the first frame shows how the run began that left this batch over
+        # the first frame shows how the run that left this batch had begun
         begins_late = self._from_trimmed or (left_over and row["first"] != 1)
         start = row["first_offset"] if begins_late and not before.end else before.end
         if row["first_offset"] < before.end:
@@ -257,13 +257,13 @@ class _ArchiveJob:
         )
 
     def _check_same_journal(self, parts: Mapping[int, ShardPart]) -> None:
-        """Raises an error if the journal was made anew meanwhile. Otherwise frames of another journal are foreign
-        records."""
+        """Raises an error if the journal was deleted and made again meanwhile. Otherwise frames of another journal are
+        foreign records."""
         if any(part.records > part.frames for part in parts.values()):
             _require_same(self._manifest, identity(self._spark, self._source), self._path)
 
     def _checked_numbers(self, written: DataFrame, parts: dict[int, ShardPart]) -> dict[int, ShardPart]:
-        """The parts with their faults. Raises GapError for a WAL that began anew."""
+        """The batch's parts of the shards, with their faults. Raises GapError for a WAL that began anew."""
         skipped = cache(lambda: skipped_places(self._spark, self._source))
         return {shard: self._checked_part(written, part, skipped) for shard, part in parts.items()}
 

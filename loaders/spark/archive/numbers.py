@@ -1,8 +1,8 @@
 """Frame numbers in a batch of the archive: which frames follow the one before them, and whether the WAL is still the
 one that is archived.
 
-Skipped frames move neither epochs nor numbers here, though they are archived like all records. An archive does not know
-of skips, and may have archived the records before they were skipped. So the table is asked only about a batch whose
+Skipped frames move neither epochs nor numbers here, though they are archived like all records. The archiving job does
+not see skips, and may have archived a record before it was skipped. So the table is asked only about a batch whose
 numbers do not fit, and then the archive is searched once more.
 """
 

@@ -1,4 +1,4 @@
-"""What a run of the archive reports: how much it wrote, where the archive stands, and what is not as it should be."""
+"""The report of an archive's run: how much it wrote, where the archive stands, and which faults it found."""
 
 from __future__ import annotations
 
@@ -28,8 +28,7 @@ class ArchiveResult:
     records: int = 0
     bytes: int = 0
     foreign: int = 0
-    """Records that are no frames of this journal. They are archived as they are, and none of their operations
-    is read."""
+    """Records that are no frames of this journal. They are archived unchanged, and no operations are read from them."""
     first_foreign: Place | None = None
     """The first foreign record, in order of place; None if there is none."""
     damaged: int | None = None

@@ -6,8 +6,8 @@ the first differences of each sort, are brought to the driver; all differences a
     tables' marks -> the WAL's operations, fingerprinted, put aside -> where each shard's fold ends
     -> all operations on an id, folded, and its table rows -> differences
 
-A shard whose fold cannot reach its mark is not compared, as nobody knows what it should hold; what stopped it is a
-finding. If the WAL was trimmed and no archive is given, the fold begins at the trim (`audit_base`).
+A shard whose fold cannot reach its mark is not compared, because its right state is not known; the reason of the stop
+is a finding. If the WAL was trimmed and no archive is given, the fold begins at the trim (`audit_base`).
 """
 
 from __future__ import annotations
@@ -69,12 +69,12 @@ from loaders.spark.session.failures import journal_errors
 from loaders.spark.session.wire import with_frame
 
 _NONE = -1
-"""The offset that stands for no offset."""
+"""A value in place of an offset, if there is none."""
 _OF_IDS = ("applied", "rejected", "records", "updates", *OF_BASE)
 _COUNTED = ("applied", "rejected", "records", "updates", "staged", "prepared", "dropped")
 """Fields of a mark that count operations. The frames alone give the other fields."""
 _GOES_ON = ("applied", "rejected", "dropped")
-"""Fields of a mark that only grow."""
+"""Fields of a mark that never decrease."""
 _FROM_ARCHIVE = "--archive PATH reads it from an archive"
 _TRIMMED = f"the WAL begins here, no trim told of the tables' state, and what stood before is gone: {_FROM_ARCHIVE}"
 _EMPTIED = f"the WAL is empty, and what stood up to here is gone: {_FROM_ARCHIVE}"
@@ -92,7 +92,7 @@ def audit(
     journal = identity(spark, source)
     table = batch(spark, source, source.table)
     with journal_errors(source):
-        # the marks are read after the trim, which the tables have passed by then, and before the end of the WAL
+        # the trim is read first, which the tables have passed by then, then the marks, and then the end of the WAL
         if archive is None:
             begin = begin_of(spark, source, journal)
             bases = bases_of(spark, source, begin)
@@ -144,10 +144,10 @@ def compare(
         "data", F.when(F.col("type") == "MARKER", F.col("data")).otherwise(fingerprinted(F.col("data")))
     )
     whole = table.where(F.col("offset") <= by_shard({each.number: each.row_offset for each in shards}))
-    # the table before the WAL: rows that are compacted away meanwhile are still there
+    # the table is read before the WAL, so that rows are still there that compaction removes meanwhile
     found = rows.changes(rows.newest(whole.where(~is_misplaced())))
     if bases:
-        found = put_aside(found)  # the digests take all data
+        found = put_aside(found)  # the digests need all data
     state = put_aside(with_fingerprints(found))
     flat = put_aside(with_waiting(flat, bases, topic) if bases else flat)
     new = flat.where(is_new(F.col("offset"), bases)) if bases else flat
@@ -255,7 +255,8 @@ class _Audited:
         self._differences.add(row["what"], row["key"], row["expected"], row["found"])
 
     def count_differences(self, row: Row) -> None:
-        """Count all differences, once the first ones are known: each of these says how many there are of its sort."""
+        """Count all differences. Each of the first differences, which are known already, has the number of all of its
+        sort."""
         self._differences.counts[row["what"]] = row["count"]
 
     def compare_marks(self) -> None:

@@ -1,8 +1,8 @@
 """The audit of a trimmed WAL: its fold begins with the state that the tables had at the trim.
 
-As in `verify` (`journal.verify.base`), what is left of that state is in the tables now, at positions up to the trim's
-mark. It enters the fold as the operations that made it. The rest of that state shows in what was done to it since.
-Staged operations of transactions that were not settled at the trim are still in the WAL.
+As in `verify` (`journal.verify.base`), the records of that state that still exist are in the present tables, at
+positions up to the trim's mark. They enter the fold as the operations that made them. The others show only through
+later operations on them. Staged operations of transactions that were not settled at the trim are still in the WAL.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _PREPARED_SCHEMA = "shard int, offset bigint, at bigint, epoch bigint, tx bigint
 
 
 def bases_of(spark: SparkSession, source: JournalSource, begin: Begin) -> dict[int, TrimmedBase]:
-    """For each shard, the state that its fold begins with. Shards that are not named have their first frame, or were
+    """The state with which the fold of each shard begins. A shard that is not named here has its first frame, or was
     not trimmed by `trim`."""
     if not begin.trimmed:
         return {}
@@ -71,13 +71,13 @@ def is_new(offset: Column, bases: Mapping[int, TrimmedBase]) -> Column:
 
 
 def stood(name: str, bases: Mapping[int, TrimmedBase]) -> Column:
-    """A field of the mark at which the fold of a row's shard begins; 0 without such a mark."""
+    """A field of the mark at which the fold of a row's shard begins; 0 if there is no such mark."""
     return F.coalesce(by_shard({shard: getattr(base.mark, name) for shard, base in bases.items()}, "shard"), F.lit(0))
 
 
 def with_waiting(flat: DataFrame, bases: Mapping[int, TrimmedBase], topic: str) -> DataFrame:
-    """The result of `fold_frames.flattened` for a WAL, `topic`, without what the bases have, except for the operations
-    that waited there."""
+    """The result of `fold_frames.flattened` for the WAL `topic`, without the operations that the bases contain, except
+    those that waited there for their transactions."""
     parts = [(shard, part) for shard, base in bases.items() for part in base.transactions]
     if not parts:
         return flat.where(is_new(F.col("offset"), bases))
@@ -86,13 +86,13 @@ def with_waiting(flat: DataFrame, bases: Mapping[int, TrimmedBase], topic: str) 
     known = F.broadcast(table_of(spark, "shard int, tx bigint, since bigint", since))
     waits = F.col("since").isNotNull() & (F.col("epoch") >= F.col("since")) & F.col("fault").isNull() & ~F.col("skip")
     both = flat.join(known, ["shard", "tx"], "left").where(is_new(F.col("offset"), bases) | waits).select(*names)
-    # a frame that is gone may have prepared a part without operations
+    # a deleted frame may have prepared a part without operations
     alone = [_told(shard, bases[shard], part) for shard, part in parts if part.prepared and not part.staged]
     return both.union(_prepared(spark, alone, topic, flat.schema)) if alone else both
 
 
 def _prepared(spark: SparkSession, parts: Sequence[Mapping[str, Any]], topic: str, schema: StructType) -> DataFrame:
-    """The PREPAREs that the tables tell of, as rows of that schema."""
+    """The PREPAREs that the tables show, as rows of the same schema."""
     zero = F.lit(0)
     columns = {name: F.col(name) for name in ("shard", "offset", "epoch", "tx", "shards")} | {
         "topic": F.lit(topic),
@@ -121,7 +121,8 @@ def _told(shard: int, base: TrimmedBase, part: Transaction) -> dict[str, Any]:
 
 
 def left_of(state: DataFrame, bases: Mapping[int, TrimmedBase], topic: str) -> DataFrame:
-    """The operations that made what is left of the bases in a table's state, with the columns of `fold.effective`."""
+    """The operations that made the remaining records of the bases, from a table's state, with the columns of
+    `fold.effective`."""
     record, until = F.col("record"), begins(bases)
     there = found_records(state.where(F.col("shard").isin(list(bases)))).where(record["position"]["offset"] <= until)
     add = F.struct(
@@ -173,8 +174,9 @@ def continued(fact: Mapping[str, Any] | None, base: TrimmedBase, topic: str) -> 
 
 
 def digest_of(state: DataFrame, shard: int, base: TrimmedBase) -> bytes:
-    """The digest of what is left of a base in a table's state, with all its data. It needs an order, so the state comes
-    to the driver, a partition at a time. It is asked for only while nothing of the base was changed."""
+    """The digest of the remaining records of a base, from a table's state with all data. The digest needs an order, so
+    the state comes to the driver, one partition at a time. It is only needed while no record of the base was
+    changed."""
     until = base.mark.offset
     there = found_records(state.where(F.col("shard") == shard)).where(F.col("record")["position"]["offset"] <= until)
     return records_digest(_packed(there.orderBy("id").toLocalIterator(), until))

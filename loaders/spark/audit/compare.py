@@ -15,17 +15,17 @@ from loaders.spark.fold.frames import fingerprinted
 from loaders.spark.read import rows
 
 OF_BASE = ("grow", "kept", "changed")
-"""Numbers that `fold.folded_lives` counts about the state that a fold begins with."""
+"""Numbers that `fold.folded_lives` counts about the state with which a fold begins."""
 
 _UPDATE = ("position", "kind", "data", "replaceable", "subject")
 _TEXT_MAX = 300
 
 
-# ---- what the table has ------------------------------------------------------------------------------------
+# ---- the table's side ----------------------------------------------------------------------------------------
 
 
 def with_fingerprints(state: DataFrame) -> DataFrame:
-    """Rows of a state (`rows.changes`) with all data as fingerprints, and without what is not compared."""
+    """The rows of a state (`rows.changes`) with all data as fingerprints, without columns that are not compared."""
     of_update = F.transform("updates", lambda update: update.withField("data", fingerprinted(update["data"])))
     part = F.col("transaction")
     data = fingerprinted(F.coalesce(part["data"], F.lit(b"")))

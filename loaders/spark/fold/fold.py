@@ -2,13 +2,13 @@
 
     fold_frames         which frames count, and where a shard stops
     fold_transactions   what becomes of staged operations
-    here                what operations make of records, and the marks
+    this file           the records that result from operations, and the marks
 
-It is written from docs/FORMAT.md and shares nothing with the engine; the golden cases run against it. What a record is
-follows from what was done to its id, in order. Adds and deletes, allowed or not, say whether the record exists. What
-counts are the updates since it was last added, and of replaceable updates the last one of each kind and subject. So all
-operations on an id are brought together once, in order: this is the fold's one shuffle of all operations. No row ever
-holds more of an id than a state does, as replaced updates are removed before anything is gathered.
+It is written from docs/FORMAT.md and shares nothing with the engine; the golden cases run against it. The state of a
+record follows from the operations on its id, in order. Adds and deletes, allowed or not, decide whether the record
+exists. The updates since its last ADD count, and of replaceable updates the last one of each kind and subject. So all
+operations on an id are brought together once, in order: this is the only shuffle of all operations. No row is ever
+larger than the record in the state, because replaced updates are removed first.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class State(NamedTuple):
 def fold(flat: DataFrame) -> State:
     """The state after the rows of `fold_frames.flattened`, for any number of journals (told apart by their topics).
 
-    The state is computed now, each step once, and put aside, so that looking at it is cheap.
+    The state is computed now, each step once, and kept, so that reading it is cheap.
     """
     flat = put_aside(flat)
     facts = put_aside(shard_facts(flat))
@@ -127,7 +127,7 @@ def by_shard(offsets: Mapping[int, int], shard: str = "partition") -> Column:
     """The offset of a record's shard (`shard` names the column); null for a shard that is not named."""
     if not offsets:
         return F.lit(None).cast("bigint")
-    # the numbers go as text: asking the JVM for each costs more than parsing them all
+    # the numbers are passed as one text, because asking the JVM for each would cost more than parsing them
     named = ", ".join(f"{value}L" for pair in sorted(offsets.items()) for value in pair)
     return F.expr(f"map({named})")[F.col(shard).cast("bigint")]
 
@@ -161,14 +161,14 @@ def folded_lives(operations: DataFrame, begins: Column | None = None, *, refused
     when it was last `deleted`.
 
     `begins` is the offset after which the fold of a row's shard begins, null for the shard's first frame. Operations up
-    to `begins` are what is left of the state that the fold begins with, and are not counted. If nothing of a record is
-    left, an operation that needs the record shows that it was in that state. `of_base` then says for an id: by how much
-    it makes the number of records `grow`, whether it is `kept` from that state, whether anything that it had there was
-    `changed`, and which update shows that it must have been there although nothing is left of it (`missed`).
+    to `begins` made the remaining records of the state with which the fold begins, and are not counted. If a record of
+    that state was deleted since, an operation that needs it shows that it was there. `of_base` then says for an id: by
+    how much it makes the number of records `grow`, whether its record is `kept` from that state, whether it was
+    `changed` since, and which update shows that the record must have been there although the table lacks it (`missed`).
     """
     slots = folded_slots(operations, begins, refused_max=refused_max)
     replaceable, others = F.collect_list("newest"), F.flatten(F.collect_list("others"))
-    # rows are already together by id: no further shuffle
+    # rows of an id are together already, so this needs no further shuffle
     lives = slots.groupBy(*_OF_ID).agg(
         F.max("added").alias("added"),
         F.max("deleted").alias("deleted"),
@@ -183,8 +183,8 @@ def folded_lives(operations: DataFrame, begins: Column | None = None, *, refused
 
 
 def folded_slots(operations: DataFrame, begins: Column | None = None, *, refused_max: int = 0) -> DataFrame:
-    """The rows that `folded_lives` puts together: one for each kind and subject of which an existing record has a
-    replaceable update, with the `newest` one; and one row (`slot` is null) with everything else of the id."""
+    """The rows that `folded_lives` combines: one for each kind and subject of which an existing record has a
+    replaceable update, with the `newest` one; and one row (`slot` is null) for all else of the id."""
     judged = _judged(operations, begins)
     kind_of, allowed = F.col("type"), F.col("allowed")
     counted = allowed & F.col("counts")
@@ -192,7 +192,7 @@ def folded_slots(operations: DataFrame, begins: Column | None = None, *, refused
     slot = F.when(stands, F.struct("kind", "subject")).alias("slot")
     added = F.when(allowed & (kind_of == "ADD"), F.struct("position", "kind", "data"))
     refused = ~allowed & (F.col("refused_before") < refused_max)
-    # the greatest struct is that of the last position, as structs begin with their position
+    # structs are compared field by field and begin with their position, so the greatest one is the last
     return judged.groupBy(*_OF_ID, slot).agg(
         F.max(added).alias("added"),
         F.max(F.when(allowed & (kind_of == "DELETE"), F.col("position"))).alias("deleted"),
@@ -239,7 +239,7 @@ def _is_there(added: Column, deleted: Column) -> Column:
 
 
 def _told_of_base(counted: Column) -> list[Column]:
-    """What the operations on an id show of the state that its shard's fold begins with."""
+    """What the operations on an id show about the state with which its shard's fold begins."""
     kind_of = F.col("type")
     grow = F.when(counted & (kind_of == "ADD"), 1).when(counted & (kind_of == "DELETE"), -1).otherwise(0)
     replaces = counted & ((kind_of == "DELETE") | ((kind_of == "UPDATE") & F.col("replaceable")))
@@ -254,7 +254,7 @@ def _told_of_base(counted: Column) -> list[Column]:
 
 
 def _of_base() -> Column:
-    """What all rows of an id show of that state, in the columns of `of_base`."""
+    """What all rows of an id together show about that state, in the columns of `of_base`."""
     kept, was_there = F.max("kept"), F.max("was_there")
     return F.struct(
         F.sum("grow").alias("grow"),
@@ -290,7 +290,7 @@ def marks(facts: DataFrame, lives: DataFrame, of_transactions: DataFrame) -> Dat
     return facts.drop("end", "stale_offsets").join(counted, list(SHARD), "left").na.fill(0, counts)
 
 
-# ---- as of a time --------------------------------------------------------------------------------------------
+# ---- at a time ---------------------------------------------------------------------------------------------------
 
 
 def cut_at(records: DataFrame, journal: JournalIdentity, time: Column) -> DataFrame:

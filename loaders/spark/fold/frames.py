@@ -70,9 +70,11 @@ def fingerprinted(data: Column) -> Column:
 
 
 def shard_facts(flat: DataFrame, *, epoch: Column | None = None, number: Column | None = None) -> DataFrame:
-    """One row for each shard: what its frames say of its mark, where its fold ends, and where and why it stops.
+    """One row for each shard: the fields of its mark that its frames give, where its fold ends, and where and why it
+    stops.
 
-    `epoch` and `number` are those of a row's shard before the first of these frames; without them there were none.
+    `epoch` and `number` are those of the shard before the first of these frames; without them there were no earlier
+    frames.
     """
     begin_epoch, begin_number = F.lit(0) if epoch is None else epoch, F.lit(0) if number is None else number
     heads = flat.where(F.coalesce("index", F.lit(0)) == 0)
@@ -114,7 +116,8 @@ def shard_facts(flat: DataFrame, *, epoch: Column | None = None, number: Column 
 
 
 def applied_operations(flat: DataFrame, facts: DataFrame) -> DataFrame:
-    """The operations of the frames that count, without markers, and `last_epoch`, in which their shard's fold ends."""
+    """The operations of the frames that count, without markers. `last_epoch` is the epoch in which their shard's fold
+    ends."""
     cuts = facts.select(*SHARD, "end", "stale_offsets", F.col("epoch").alias("last_epoch"))
     within = (F.col("offset") <= F.col("end")) & ~F.col("skip") & ~F.array_contains("stale_offsets", F.col("offset"))
     operations = flat.where(F.col("index").isNotNull() & (F.col("type") != "MARKER"))
@@ -122,15 +125,15 @@ def applied_operations(flat: DataFrame, facts: DataFrame) -> DataFrame:
 
 
 def known_facts(spark: SparkSession, facts: Iterable[Row | Mapping[str, Any]]) -> DataFrame:
-    """The part of `shard_facts` that `applied_operations` needs, once the driver has it."""
+    """The part of `shard_facts` that `applied_operations` needs, from the values on the driver."""
     return table_of(spark, _CUT_SCHEMA, [{name: row[name] for name in _CUT} for row in facts])
 
 
 def put_aside(table: DataFrame) -> DataFrame:
     """`table`, computed now and kept on the executors (on disk what does not fit in memory) as long as anybody uses it.
 
-    Unlike a persisted table it has no plan of its own past: for each query on a persisted table, Spark would go through
-    that whole plan again, which takes longer than the query.
+    Unlike a persisted table, it does not carry the plan that computed it. Spark would analyse that whole plan again for
+    each query on a persisted table, which takes longer than the query.
     """
     return table.localCheckpoint()
 
@@ -155,7 +158,8 @@ def throughout(*partition: str, order: Sequence[str]) -> WindowSpec:
 
 
 def _accepted(frames: DataFrame, begin_epoch: Column) -> DataFrame:
-    """The frames, marked if they belong to the epoch in which they stand (`accepted`) or to an older one (`stale`)."""
+    """The frames with two columns: whether they belong to the epoch in which they stand (`accepted`), or to an older
+    one (`stale`)."""
     good = F.col("fault").isNull() & ~F.col("skip")
     with_epoch = frames.withColumn("marker", F.coalesce(F.col("type") == "MARKER", F.lit(False))).withColumn(
         "epoch_before",
@@ -166,8 +170,8 @@ def _accepted(frames: DataFrame, begin_epoch: Column) -> DataFrame:
 
 
 def _chained(frames: DataFrame, begin_number: Column) -> DataFrame:
-    """The frames, marked if they move the shard's number on (`advances`), and with what stops the shard there
-    (`reason`).
+    """The frames with two columns: whether they advance the shard's number (`advances`), and the reason if the shard
+    stops there (`reason`).
 
     A skipped frame moves the number if it follows the frame before it. Skipped frames are few, so they are looked at
     one by one.
@@ -223,7 +227,8 @@ def _fault(journal: JournalIdentity) -> Column:
     frame = F.col("frame")
     numbers = (frame["epoch"] < 1) | (frame["group"] < 1) | (frame["number"] < 1) | (frame["issued"] < 0)
     count = F.size(frame["operations"])
-    # look first whether there is a fault: a text for every operation would cost more than everything else here
+    # this checks first whether there is any fault, because making a text for every operation would cost more than all
+    # else here
     impossible = F.exists(frame["operations"], lambda op: _impossible(op, journal) | _misplaced_marker(op, count))
     return (
         F.when(F.coalesce(F.length("value"), F.lit(0)) == 0, "an empty record")

@@ -1,10 +1,10 @@
-"""What becomes of staged operations: the part of the audit's fold that follows transactions.
+"""The fate of staged operations: the part of the audit's fold that follows transactions.
 
-Of one transaction in one shard, in WAL order, only its turns matter: a PREPARE, COMMIT or ROLLBACK, and its first
-operation in a newer epoch, whose marker has dropped what was not prepared. All staged operations between two turns have
-the same fate; a running count says how many there were before each. So the few turns of a transaction are looked at one
-by one, and give its parts: runs of staged operations with one fate. The rules are those of docs/FORMAT.md,
-"Operations".
+For one transaction in one shard, in WAL order, only its turns matter: a PREPARE, COMMIT or ROLLBACK, and its first
+operation in a newer epoch, because that epoch's marker has dropped the unprepared operations. All staged operations
+between two turns have the same fate; a running count says how many there were before each. So the few turns of a
+transaction are looked at one by one, and give its parts: runs of staged operations with one fate. The rules are those
+of docs/FORMAT.md, "Operations".
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _history() -> Column:
 
 
 def _after_marker(state: Column, turn: Column) -> Column:
-    """The transaction after a newer epoch has begun: what is not prepared was dropped."""
+    """The transaction after the marker of a newer epoch, which has dropped its operations unless it was prepared."""
     count = turn["before"] - state["first"]
     dropped = turn["new_epoch"] & state["prepared"].isNull() & (count > 0)
     part = _part(state, count, F.lit(DROPPED), F.lit(None).cast(_PLACE))
@@ -128,7 +128,7 @@ def _part(state: Column, count: Column, fate: Column, at: Column) -> Column:
     ).cast(_PART)
 
 
-# ---- what is left, and counts --------------------------------------------------------------------------------
+# ---- parts that are left, and counts -------------------------------------------------------------------------
 
 
 def transactions_left(operations: DataFrame) -> DataFrame:
@@ -161,8 +161,8 @@ def transactions_left(operations: DataFrame) -> DataFrame:
 
 
 def transaction_counts(operations: DataFrame, new: Column | None = None) -> DataFrame:
-    """One row for each shard: what the operations of transactions, and those that wait in them, add to its mark.
-    Operations that are not `new` were applied before: they only wait."""
+    """One row for each shard: the counts that the operations of transactions, and those that still wait in them, add to
+    its mark. Operations that are not `new` were applied before, and only wait."""
     staged, fate = F.col("type").isin(*STAGED), F.col("part")["fate"]
     counted = F.lit(True) if new is None else new
 

@@ -13,13 +13,13 @@ from loaders.spark.stored.manifest import MANIFEST_SCHEMA, Manifest, ManifestLog
 
 
 def read_archive(spark: SparkSession, path: str, journal: str | None = None) -> DataFrame:
-    """The archived records as of now, of one journal or of all that the archive has; docs/SPARK.md has the columns.
+    """The records archived up to now, of one journal or of all journals in the archive; docs/SPARK.md has the columns.
 
     A record that no manifest names is not read, as its job was killed before the record counted. Raises
     MissingExtraError for an archive in Delta Lake if the session lacks Delta Lake.
     """
     root = path.rstrip("/")
-    # manifests first: what they name exists
+    # manifests are read first, so that all files that they name exist
     named = read_manifests(spark, root, journal).select("journal", "batch")
     return all_frames(spark, root, journal).join(F.broadcast(named), ["journal", "batch"], "left_semi")
 
@@ -87,7 +87,7 @@ def joined(spark: SparkSession, source: JournalSource, journal: JournalIdentity,
     require_beginning(spark, path, source.journal)
     starting = manifest.ends()
     readable_start(spark, source, journal, starting, mend=f"the archive {path} ends before that")
-    # newest manifest first: what is archived meanwhile comes after it
+    # the newest manifest is read first; records archived after that are read from the WAL
     archived = as_records(read_archive(spark, path, source.journal), source.wal)
     ends = F.create_map(*(F.lit(n) for pair in sorted(starting.items()) for n in pair))
     before = archived.where(F.col("offset") < ends[F.col("partition")])

@@ -1,7 +1,7 @@
 """The user's Kafka client properties, which have librdkafka's names, translated for Spark's Kafka source and sink.
 
-Properties that connect and authenticate must mean the same for every client; librdkafka's tuning means nothing here.
-Certificates and keys are passed as text, so that executors on other machines need no files.
+Properties for connections and authentication must mean the same for every client; properties that tune librdkafka are
+ignored. Certificates and keys are passed as text, so that executors on other machines need no files.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ def read_table(spark: SparkSession, source: JournalSource) -> Table:
 def skipped_places(spark: SparkSession, source: JournalSource) -> list[tuple[int, int]]:
     """The WAL records (shard, offset) that operators have had skipped. Raises the errors of `read_table`."""
     identity(spark, source)
-    # filter first: they are few
+    # the filter comes first, because these rows are few
     found = batch(spark, source, source.table).where(F.substring("key", 1, 1) == F.lit(b"s"))
     with journal_errors(source):
         rows_ = rows.skipped(rows.changes(rows.newest(found))).select("shard", "offset").collect()

@@ -211,7 +211,7 @@ def _unless(holds: Column, reason: Column) -> Column:
 
 
 def _is_its(update: Column) -> Column:
-    """Whether an update in a row of its own has the key of its place, or of its kind and subject."""
+    """Whether the key of an update in a row of its own agrees with its position, or with its kind and subject."""
     replaceable, at = _true(update["replaceable"]), _position(update["position"])
     of_place = (at["offset"] == _number(11, 8)) & (at["index"] == _number(19, 4)) & (at["ordinal"] == _number(23, 4))
     kind, subject = _zero(update, "kind", "subject")
@@ -221,7 +221,7 @@ def _is_its(update: Column) -> Column:
 
 
 def _is_at(operation: Column) -> Column:
-    """Whether a staged operation has the key of its place."""
+    """Whether the key of a staged operation agrees with its position."""
     at = _position(operation["position"])
     return (at["offset"] == _number(12, 8)) & (at["index"] == _number(20, 4))
 
@@ -258,7 +258,7 @@ def _update(of: Column) -> Column:
 
 
 def moment(ms: Column) -> Column:
-    """The time of milliseconds since 1970; null if there is none, or if it is `MOMENTS_END_MS` or later."""
+    """The time for milliseconds since 1970; null if there is no time, or if it is `MOMENTS_END_MS` or later."""
     known = F.when((ms > 0) & (ms < MOMENTS_END_MS), ms)
     return F.timestamp_seconds(known.cast("decimal(20, 0)") * F.lit(Decimal("0.001")))
 

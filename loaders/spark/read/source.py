@@ -35,7 +35,7 @@ _Message = TypeVar("_Message", bound=Message)
 
 ARCHIVE_KEYS, TRIM_KEYS, SKIP_KEYS = b"archive/", b"trim/", b"skip/"
 EARLIEST, LATEST = -2, -1
-"""In the place of an offset: where the partition starts, or where it ends."""
+"""Values in place of an offset: the start of the partition, or its end."""
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ def control(spark: SparkSession, source: JournalSource) -> Control:
 def _advice(
     source: JournalSource, rows: Mapping[bytes, Row], keys: bytes, message: type[_Message]
 ) -> Iterator[_Message]:
-    """Rows that count as absent if they do not parse (docs/FORMAT.md)."""
+    """Rows that may be ignored if they do not parse (docs/FORMAT.md)."""
     for key, row in rows.items():
         if key.startswith(keys):
             try:
@@ -248,10 +248,12 @@ def _reading(
     source: JournalSource, which: Mapping[str, str], starting: Mapping[str, Mapping[int, int]] | None
 ) -> dict[str, str]:
     return {
-        # three tries: an unreachable broker is noticed in a minute, a slow one is waited for; users may override it
+        # three tries, because an unreachable broker is noticed in a minute but a slow one needs time; users may
+        # override it
         "kafka.default.api.timeout.ms": "20000",
         "kafka.request.timeout.ms": "20000",
-        # all that is read exists: a fetch beyond it, which a consumer makes by itself, would delay its next request
+        # the offsets to read all exist; a fetch of later ones, which a consumer begins by itself, would only delay its
+        # next request
         "kafka.fetch.max.wait.ms": "10",
         **source.options(),
         **which,

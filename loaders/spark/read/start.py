@@ -1,4 +1,4 @@
-"""Where the WAL begins, and whether a reader may begin there."""
+"""Where the WAL begins, and whether all frames that a reader needs are still there."""
 
 from __future__ import annotations
 
@@ -54,16 +54,16 @@ def readable_start(
     told = "; ".join(filter(None, (_what_is_gone(shard, first.get(shard), asked.get(shard)) for shard in gone)))
     if told:
         raise GapError(f"{source.wal} has been trimmed: {told} ({mend})")
-    # if a shard has its first frame, only aborted records stood before that
+    # if the shard still has its first frame, only aborted records stood before it
     return starting if starting is not None else {shard: row["offset"] for shard, row in first.items()}
 
 
 class Begin(NamedTuple):
-    """Where the WAL begins."""
+    """The beginning of the WAL in each shard."""
 
     offsets: dict[int, int]
-    """The first offset of each shard; `EARLIEST` for a shard without records. A reader from here gets an error for what
-    is trimmed meanwhile."""
+    """The first offset of each shard; `EARLIEST` for a shard without records. A reader that begins there gets an error
+    if records are trimmed meanwhile."""
     trimmed: frozenset[int]
     """The shards that no longer begin with their first frame."""
 
@@ -132,7 +132,8 @@ def _unreadable(spark: SparkSession, source: JournalSource, asked: Mapping[int, 
 
 
 def _what_is_gone(shard: int, first: Row | None, asked: int | None) -> str | None:
-    """The lost part of a shard that was to be read from offset `asked`, or from its start; None if nothing is lost."""
+    """A text about the deleted part of a shard that was to be read from offset `asked`, or from its start; None if
+    nothing is deleted."""
     if first is None:
         return f"shard {shard}: all of it"
     number, begins = first["number"], f"the WAL begins at offset {first['offset']}"

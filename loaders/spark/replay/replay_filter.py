@@ -1,8 +1,8 @@
 """The part of a replay's filter that reads data: it finds the operations that belong to an address or a queue of a
 message store (docs/STORE.md).
 
-Added records tell what belongs to an address. A record's life, from its ADD to its DELETE, is taken whole or not at
-all.
+The added records show which records belong to an address. A record's life, from its ADD to its DELETE, is taken whole
+or not at all.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _LIFE = ("topic", "shard", "id", "life")
 
 
 def of_addresses(operations: DataFrame, addresses: Sequence[str], queues: Sequence[str]) -> DataFrame:
-    """The operations of these addresses or, with `queues`, of these queues and their addresses only. PREPAREs pass.
-    `require_places` raises for those that do not exist."""
+    """The operations of these addresses or, with `queues`, of these queues and their addresses only. PREPAREs are never
+    filtered out. `require_places` raises an error for an address or a queue that does not exist."""
     added = _added(operations)
     mine = added.where(F.col("kind") == RecordKind.QUEUE)
     if addresses:

@@ -62,13 +62,13 @@ class Filter:
     ids: tuple[int, int] | None = None
     epochs: tuple[int, int] | None = None
     days: tuple[date, date] | None = None
-    """The days on which an operation took effect, by the WAL's append time."""
+    """Days in UTC on which an operation took effect, by the WAL's append time."""
     skip: tuple[tuple[int, int], ...] = ()
     """Records (shard, offset) to leave out, beside those that the archive names as skipped by the source's
     operators."""
 
     def to_json(self) -> str:
-        """The filter in words, without criteria that are not set."""
+        """The filter as JSON, without criteria that are not set."""
         asked = {name: value for name, value in asdict(self).items() if value}
         return json.dumps(asked, default=_as_text, sort_keys=True)
 
@@ -99,13 +99,7 @@ def open_archive(spark: SparkSession, path: str, journal: str | None = None) -> 
 
 
 class Selection:
-    """The operations of an archive, as its manifest has it, that a filter leaves.
-
-    The executors keep the parsed operations (in memory, then on disk) as long as this object lives, and the fates of
-    transactions too: every step of a replay reads them, and planning a query that parses them each time takes Spark
-    longer than running it. Raises CorruptionError for an archive whose fold stops before its end, and ArchiveError for
-    an address or a queue of the filter that was never in it.
-    """
+    """The operations of an archive, as its manifest describes it, that pass a filter."""
 
     def __init__(self, spark: SparkSession, path: str, manifest: Manifest, filter_: Filter) -> None:
         self.manifest = manifest
@@ -118,8 +112,8 @@ class Selection:
         self._require_places(filter_)
 
     def with_filter(self, filter_: Filter) -> Selection:
-        """What another filter leaves of the same archive, as of the same time and with the same records skipped.
-        Nothing is parsed again. Raises ConfigError for another time, and ArchiveError like the constructor."""
+        """The same archive with another filter, up to the same time and with the same records skipped. Nothing is
+        parsed again. Raises ConfigError for a filter with another time, and ArchiveError like the constructor."""
         if (filter_.until, filter_.skip) != (self._filter.until, self._filter.skip):
             raise ConfigError("--until and --skip are of a selection as a whole: make another one")
         self._require_places(filter_)
@@ -140,8 +134,8 @@ class Selection:
 
     def operations(self, reached: Mapping[int, int] | None = None, kept: Collection[int] = ()) -> DataFrame:
         """The operations after `reached` ({shard: offset}), with `COLUMNS`, in order. Transactions in `kept` were
-        replayed while they were in doubt: what they had prepared by then belongs to the target and is left out. What
-        was done later to the records that they added is not."""
+        replayed while they were in doubt: the operations that they had prepared by then are in the target already, and
+        are left out. Later operations on the records that they added are not left out."""
         found = self._filtered(self._living(dict(reached or {}), kept))
         order = ("group", F.when(F.col("in_doubt"), F.col("tx")), "shard", "place", "ordinal")
         return found.orderBy(*order).select(*COLUMNS)
@@ -154,15 +148,15 @@ class Selection:
         return counted.orderBy("shard", "in_doubt", "type").collect()
 
     def in_doubt(self) -> list[int]:
-        """The transactions that are not settled and of which the filter leaves something."""
+        """The transactions that are not settled and have operations that pass the filter."""
         waiting = self.operations().where(F.col("in_doubt") & (F.col("type") == "PREPARE"))
         return sorted({row["tx"] for row in waiting.select("tx").distinct().collect()})
 
     # ---- what took effect ----------------------------------------------------------------------------------------
 
     def _require_places(self, asked: Filter) -> None:
-        """Raises ArchiveError for an address or a queue that was never there. One that only rolled-back or dropped
-        transactions added was never there."""
+        """Raises ArchiveError for an address or a queue that never existed, or that only rolled-back or dropped
+        transactions added."""
         plain = self._operations.where(F.col("tx") == 0)
         of_transactions = self._of_transactions.where(F.col("part")["fate"].isin(COMMITTED, PREPARED))
         lasting = plain.unionByName(of_transactions.select(*plain.columns))
@@ -189,7 +183,7 @@ class Selection:
         all_ = plain.select(*_columns(_position("offset", "index", F.lit(0))), F.lit(False).alias("known"))
         all_ = all_.union(_committed(of_transactions, reached, kept)).union(_waiting(of_transactions, kept))
         behind = F.col("in_doubt") | (F.col("position")["offset"] > F.coalesce(_reached(reached), F.lit(-1)))
-        # what the target knows is still a part of its records' lives
+        # operations that the target has already still belong to the lives of their records
         return _with_lives(all_).withColumn("new", behind & ~F.col("known"))
 
     def _filtered(self, living: DataFrame) -> DataFrame:
@@ -266,9 +260,9 @@ def _committed(of_transactions: DataFrame, reached: Mapping[int, int], kept: Col
 
 
 def _waiting(of_transactions: DataFrame, kept: Collection[int]) -> DataFrame:
-    """What is in doubt: staged operations and their PREPARE, for transactions that are prepared in all of their shards.
-    An archive may end with a group that only some shards have; the next replay takes it. What `kept` transactions had
-    prepared is `known`."""
+    """Operations in doubt: staged operations and their PREPARE, for transactions that are prepared in all of their
+    shards. An archive may end with a group that only some shards have; the next replay takes it. Operations that `kept`
+    transactions had prepared are `known`."""
     prepared = of_transactions.where(F.col("part")["fate"] == PREPARED)
     wholes = (
         prepared.where(_is_prepare())

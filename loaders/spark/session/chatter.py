@@ -1,4 +1,4 @@
-"""Where Spark's JVM writes: to standard error or to nowhere, never among a command's data."""
+"""Where the output of Spark's JVM goes: to standard error or to nowhere, and never among a command's data."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _LAST_WORDS_S = 5.0
 
 
 class _Listener(threading.Thread):
-    """Reads what is written to `writer` as long as anybody has that open. It keeps the last output of a start and
-    nothing of what comes later, as a job may run for months."""
+    """Reads all that is written to `writer`, as long as any process has it open. It keeps the last output of a start,
+    and nothing later, because a job may run for months."""
 
     def __init__(self) -> None:
         super().__init__(name="kafka-journal-spark", daemon=True)
@@ -46,8 +46,8 @@ class _Listener(threading.Thread):
 
 @contextmanager
 def starting_spark(*, quiet: bool) -> Iterator[None]:
-    """While this holds, a JVM that is started writes to standard error for as long as it lives. If `quiet`, it writes
-    to nowhere, and its output is shown only if the start fails (MissingExtraError)."""
+    """In this context, a JVM that is started writes to standard error for as long as it lives. If `quiet`, its output
+    is dropped, and only shown if the start fails (MissingExtraError)."""
     if not quiet:
         with _written_to(_STDERR):
             yield
@@ -69,7 +69,7 @@ def starting_spark(*, quiet: bool) -> Iterator[None]:
 
 @contextmanager
 def _written_to(place: int) -> Iterator[None]:
-    """Redirect both standard outputs of this process, and of processes that it starts meanwhile."""
+    """Redirect both standard outputs of this process, and of the processes that it starts in this context."""
     sys.stdout.flush()
     sys.stderr.flush()
     before = {of: os.dup(of) for of in (_STDOUT, _STDERR)}

@@ -95,7 +95,7 @@ def _lacking(cause: Cause, doing: str) -> list[Need]:
 
 def java_causes(error: Exception) -> list[Cause]:
     """The Java exceptions behind an error of PySpark's, the outermost first."""
-    # for an exception that PySpark has a class for, the original has no public name
+    # if PySpark has a class for an exception, the original has no public name
     thrown: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     found: list[Cause] = []
     while thrown is not None and len(found) < _CAUSES_MAX:

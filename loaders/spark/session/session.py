@@ -63,7 +63,7 @@ _LOOKED_UP = (
     "org.apache.hadoop.fs",
     "org.apache.hadoop.fs.Path",
 )
-"""Names that PySpark, and users of Hadoop's file systems, ask the JVM for again and again."""
+"""Names that PySpark, and code that uses Hadoop's file systems, look up in the JVM many times."""
 _TIME_ZONE = "spark.sql.session.timeZone"
 """Times are shown in UTC, and days begin in UTC, wherever a job runs."""
 
@@ -238,16 +238,16 @@ def _finds_kafka(spark: SparkSession) -> bool:
         spark.read.format("kafka").load()
     except IllegalArgumentException:
         return True
-    except (AnalysisException, Py4JJavaError):  # which one depends on where Spark looks first
+    except (AnalysisException, Py4JJavaError):  # it depends on where Spark looks first which of the two errors comes
         return False
     return True
 
 
 def _finds_protobuf(_: SparkSession) -> bool:
     try:
-        with redirect_stdout(sys.stderr):  # PySpark prints a page about it
+        with redirect_stdout(sys.stderr):  # PySpark would print a page of text about it
             parsed("value", "Mark")
-    except TypeError:  # a Java package that is not there cannot be called
+    except TypeError:  # a missing Java package is no function, so the call raises TypeError
         return False
     return True
 

@@ -91,7 +91,7 @@ def computed_once(table: DataFrame, column: Column, name: str) -> DataFrame:
     """`table` with a column that is expensive to compute.
 
     Spark would evaluate the expression wherever the column is used, and parse a frame again for each field that a
-    filter looks at. It does not do so for a generated row, even if only one is generated.
+    filter looks at. A generator function keeps it from doing so, even if it generates only one row.
     """
     return table.select("*", F.explode(F.array(column)).alias(name))
 
@@ -122,13 +122,13 @@ def _descriptor_of(context: SparkContext) -> str:
 
 
 def _shipped(context: SparkContext) -> str:
-    """The name of the shipped file. It is the application's own: another one may start in the same directory and end
-    before this one."""
+    """The name of the shipped file. Each application has a name of its own, because another one may start in the same
+    directory and end earlier."""
     return f"kafka-journal-{context.applicationId}.desc"
 
 
 def _everywhere(context: SparkContext) -> str | None:
-    """A path that the driver and the executors have in common; None if there is none."""
+    """The path that is the same on the driver and on the executors; None if there is none."""
     given = context.getConf().get(_SETTING)
     if given:
         return given

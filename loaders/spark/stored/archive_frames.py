@@ -1,5 +1,5 @@
-"""Where an archive's records are: in Parquet files that its manifests name, or in one Delta Lake table. Both have the
-same columns, and in both only batches that a manifest names count for our readers.
+"""The records of an archive, in Parquet files that its manifests name, or in one Delta Lake table. Both have the same
+columns, and our readers only read batches that a manifest names.
 
     Parquet      <path>/frames/journal=NAME/day=YYYY-MM-DD/shard=N/batch=B/*.parquet
     Delta Lake   <path>/table, partitioned by journal, day and shard
@@ -55,8 +55,8 @@ _TABLE = "table"
 _DELTA_LOG = f"{_TABLE}/_delta_log"
 _WRITERS = "spark.sql.maxConcurrentOutputFileWriters"
 _WRITERS_MAX = 8
-"""Files that a task has open. A task reads one shard, so these are files of different days. Without this, Spark sorts
-all bytes by directory."""
+"""The number of files that a task keeps open. A task reads one shard, so these are files of different days. Without
+several open files, Spark would sort all records by directory."""
 _DAY_MS = 86_400_000
 _DAYS_NAMED_MAX = 100
 
@@ -133,7 +133,7 @@ class ParquetFrames(ArchiveFrames):
             F.expr("min(unix_millis(timestamp))").alias("from_ms"),
             F.expr("max(unix_millis(timestamp))").alias("to_ms"),
         )
-        rows = _rows(counted, self._journal, batch).drop("journal")  # the directory's name has it
+        rows = _rows(counted, self._journal, batch).drop("journal")  # the name of the directory has this column
         writer = _unsorted(rows).write.mode("append").partitionBy("day", "shard", "batch")
         try:
             writer.parquet(self._own)
@@ -179,7 +179,7 @@ class DeltaFrames(ArchiveFrames):
     def write(self, records: DataFrame, batch: str) -> Written | None:
         """Keep the batch's rows beside the table until they are checked and added, so that they are read from Kafka
         once. They take as much room as one batch."""
-        if records.isEmpty():  # a commit without rows would take the number
+        if records.isEmpty():  # an empty commit would use up the batch's number
             return None
         return Written(_rows(records, self._journal, batch).persist())
 
@@ -216,7 +216,7 @@ class DeltaFrames(ArchiveFrames):
     def left_over(self, number: int) -> LeftOver | None:
         if not _is_delta(self._spark, self._path):
             return None
-        # a range of names, because Delta knows the least and the greatest one in each file
+        # this is a range of names, because Delta knows the least and the greatest name in each file
         from_number = F.col("batch") >= f"{number:012d}"
         own = F.substring("batch", len(f"{number:012d}-") + 1, len(self._token)) == self._token
         of_journal = self._all().where((F.col("journal") == self._journal) & from_number & own)

@@ -1,8 +1,9 @@
-"""A job's claim on the data at a place. If there are several jobs, the one that was started last goes on with the data.
+"""A job's claim on the data at a place. If several jobs run, only the one that was started last continues with the
+data.
 
-    <place>/writers/N-TOKEN      that job: the greatest name
+    <place>/writers/N-TOKEN      the claims; the greatest name is the one that counts
 
-Files appear under new names, and then older ones are deleted, as no file system replaces a file in one step.
+Files appear under new names, and then older ones are deleted, because no file system replaces a file in one step.
 """
 
 from __future__ import annotations

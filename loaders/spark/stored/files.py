@@ -48,7 +48,7 @@ class Files:
             found = json.loads(self.text(name))
             if isinstance(found, dict) and found.keys() >= set(keys):
                 return found
-        except ValueError:  # the error below says so
+        except ValueError:  # the error that is raised below covers this case
             pass
         raise ConfigError(
             f"{self.place(name)} is empty or damaged, as a power cut leaves a file: delete {self.place('')} and keep "

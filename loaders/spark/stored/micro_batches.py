@@ -1,7 +1,7 @@
-"""How a job goes through topics as they grow: in micro-batches, until it is told to stop or has come to the end.
+"""How a job goes through growing topics: in micro-batches, until it is told to stop or has reached the end.
 
-A job keeps its position beside its results. So Spark's checkpoint is thrown away after each run: an older one, or one
-from a backup, could only disagree with the results.
+A job stores its position with its results. So Spark's checkpoint is deleted after each run: an older one, or one from a
+backup, could only disagree with the results.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def run_micro_batches(
         except Exception as error:  # noqa: BLE001  # whoever waits for the query raises it: Spark gives back Java
             failed.append(error)
 
-    # only the driver reads it
+    # only the driver reads this file
     with tempfile.TemporaryDirectory(prefix="kafka-journal-spark-", ignore_cleanup_errors=True) as directory:
         writer = records.writeStream.queryName(f"{name} {source.journal}").foreachBatch(take_batch)
         writer = writer.option("checkpointLocation", Path(directory).as_uri())

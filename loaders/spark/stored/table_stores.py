@@ -156,7 +156,7 @@ class DeltaStore(TableStore):
     def _merge(self, table: str, keys: Sequence[str], source: DataFrame) -> None:
         place = self._files.place(table).replace("`", "``")
         view = f"changes_of_{table}"
-        # the rows are put aside already, which Delta does not notice; the session is this query's alone
+        # the rows are computed already, which Delta does not notice; the session is used by this query only
         source.sparkSession.conf.set(_MATERIALIZE, "none")
         for name, value in self._once(table).items():
             source.sparkSession.conf.set(f"{_DELTA_WRITE}.{name}", value)

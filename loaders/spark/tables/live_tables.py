@@ -1,7 +1,7 @@
-"""What the table topic says of messages and of transactions in doubt, one batch of its rows at a time.
+"""The messages and the transactions in doubt that the table topic shows, for one batch of its rows at a time.
 
-A row counts only once its shard's mark after it has been seen; until then the row is pending. So the tables hold, for
-each shard, the state of a whole checkpoint.
+A row counts only after its shard's next mark has been seen; until then the row is pending. So the tables hold, for each
+shard, the state of a complete checkpoint.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def checkpoints(records: DataFrame, pending: DataFrame | None) -> Checkpoints:
     """The rows of `records`, which are in the table topic with Kafka's columns, and of the rows that were pending."""
     found = rows.changes(records.withColumn("owner", F.col("key"))).withColumnRenamed("owner", "key")
     if pending is not None:
-        # a batch that is applied again may find its own rows there
+        # a batch that is applied again may find its own rows among the pending ones
         found = found.unionByName(pending).dropDuplicates(list(PENDING_KEYS))
     of_shard = Window.partitionBy("shard")
     until = F.max(F.when(F.col("row") == "MARK", F.col("offset"))).over(of_shard)

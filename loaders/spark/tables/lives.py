@@ -1,11 +1,11 @@
-"""What the WAL says of each message of a store, from its ADD to its DELETE, one batch of the WAL at a time.
+"""The life of each message of a store, from its ADD to its DELETE, from the WAL, one batch at a time.
 
 A batch continues from what the one before it carried over: where each shard stands, the operations that wait for their
-transaction, and the queues. A life is made of firsts and lasts, by position. So what is known of it and what a batch
-says are merged the same way, however often.
+transaction, and the queues. The fields of a life are first or last values by position. So a batch can be merged into a
+known life several times, and the result is the same.
 
-Hot path: expressions only. What is used twice is computed once, and its plan is forgotten (`localCheckpoint`), as
-planning is the cost of a small batch.
+Hot path: expressions only. A table that is used twice is computed once without its plan (`localCheckpoint`), because
+planning takes most of the time of a small batch.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def _position(offset: Column, index: Column, ordinal: Column) -> Column:
 
 
 def _queues(effective: DataFrame, carried: DataFrame) -> DataFrame:
-    """Every queue that ever existed, as lives name a queue after its end too."""
+    """Every queue that ever existed, because lives name a queue even after its end."""
     added = with_store_columns(effective.where("type = 'ADD' and kind = 2")).where("queue is not null")
     new = _carried(added, "QUEUE", F.col("id"), F.lit(0), queue=F.struct("queue"))
     kept = carried.where("what = 'QUEUE'")
@@ -165,7 +165,8 @@ def _carried(rows: DataFrame, what: str, at: Column, index: Column, **payload: C
 
 
 def life_events(operations: DataFrame) -> DataFrame:
-    """What operations say of messages: shard, message, queue_id (null: all of its queues), state."""
+    """The events of messages in the operations: shard, message, queue_id (null for all queues of the message),
+    state."""
     told = with_store_columns(operations)
     what, kind_of = F.col("what"), F.col("type")
     at, at_position = F.col("appended").alias("at"), F.col("position")

@@ -1,13 +1,14 @@
 """Journal tables: a streaming job that keeps tables up to date with the journal, which anybody can query.
 
     table topic ──▶ rows ──▶ messages, in_doubt     the state, up to whole checkpoints of each shard
-    WAL         ──▶ progress, lives                 what became of each message, even if it never had a row
+    WAL         ──▶ progress, lives                 the life of each message, even if it never had a row
     neither     ──▶ dead_letters
 
 One query reads both topics, and `foreachBatch` merges a batch into the tables. A file beside the tables says where the
 next batch begins (`table_batches`). A batch that was cut off comes again with the same offsets, and applying it again
-changes nothing: rows are ordered by their offsets, and a life is made of firsts and lasts by WAL position. Where each
-shard of the WAL stands is written last, in one step with the operations that wait for their transaction (`progress`).
+changes nothing: rows are ordered by their offsets, and the fields of a life are first or last values by WAL position.
+Where each shard of the WAL stands is written last, in one step with the operations that wait for their transaction
+(`progress`).
 """
 
 from __future__ import annotations
@@ -130,7 +131,7 @@ def read_kept(spark: SparkSession, path: str, table: str) -> DataFrame:
 
 
 class _Read(NamedTuple):
-    """What a batch has of both topics."""
+    """The records of both topics that a batch has."""
 
     records: int
     end: Ends
@@ -146,7 +147,7 @@ class _TablesJob:
     begun: Callable[[int, int], None]
     """Called with a batch's number and the number of its records, before they are applied."""
     skip: Column
-    """Whether an operator had had a WAL record skipped when the run began."""
+    """Whether an operator had a WAL record skipped before the run began."""
 
     def __init__(
         self,
@@ -201,7 +202,7 @@ class _TablesJob:
         except ConfigError:
             raise
         except Exception as error:
-            # with two jobs, many things fail, such as reading files that the other one has deleted
+            # if two jobs run, many things fail, such as reading files that the other job has deleted
             if self._place.is_taken():
                 raise ConfigError(self._place.taken()) from error
             if is_delta_conflict(error):
@@ -214,12 +215,12 @@ class _TablesJob:
         """Check now and then, while there is nothing to do, that the place is still this job's."""
         if idle and time.monotonic() - self._seen > _SEEN_EVERY_S:
             self._place.require()
-            # the last trigger left nothing
+            # the last trigger found nothing new
             self._place.has_all_until(_now_ms() - int(every_s * 1000))
             self._seen = time.monotonic()
 
     def _take(self, records: DataFrame) -> None:
-        """Apply a micro-batch, which follows the newest batch."""
+        """Apply a micro-batch, which continues after the newest batch."""
         records = records.localCheckpoint()
         read = self._read(records)
         if not read.records:
@@ -276,7 +277,8 @@ class _TablesJob:
         return letters.count()
 
     def _keep_state(self, records: DataFrame) -> None:
-        """Apply the rows of the table topic: first the rows, then what follows from them, and last what is pending."""
+        """Apply the rows of the table topic: first the rows, then the tables made from them, and last the pending
+        rows."""
         spark, store = records.sparkSession, self._store
         before = store.read(spark, "pending")
         newest, pending = live_tables.checkpoints(records, before)
@@ -296,8 +298,8 @@ class _TablesJob:
             store.overwrite("pending", pending)
 
     def _keep_lives(self, wal: DataFrame) -> int:
-        """Apply the WAL: first the lives, and last, in one change, what the next batch continues from. Raises
-        ConfigError if the tables are another job's by then."""
+        """Apply the WAL: first the lives, and last, in one change, the state from which the next batch continues.
+        Raises ConfigError if another job has taken the tables by then."""
         spark, store = wal.sparkSession, self._store
         before = store.read(spark, "progress")
         found = lives.wal_batch(wal, self._journal, before, self._source.wal)
@@ -313,7 +315,7 @@ class _TablesJob:
     def _replace(
         self, table: str, keys: tuple[str, ...], stored: DataFrame | None, scope: DataFrame, fresh: DataFrame
     ) -> None:
-        """Replace what is stored of the scope by what is fresh."""
+        """Replace the stored rows of the scope by the new ones."""
         if stored is not None and scope.isEmpty():
             return
         fresh = fresh.localCheckpoint()

@@ -42,11 +42,11 @@ class TablesPlace:
         self._until_ms = -1
 
     def open(self, name: str, journal: JournalIdentity, kept_as: TableFormat, retention_ms: int | None) -> bool:
-        """Whether anything was read for these tables yet. Raises ConfigError for a place that is not this job's, or if
-        the job was away too long: `retention_ms` is the table topic's."""
+        """Whether records were read for these tables before. Raises ConfigError for a place that is not this job's, or
+        if the job was away too long: `retention_ms` is the table topic's."""
         files = self._files
         if not files.exists(_DESCRIPTION):
-            # a job that is killed at once leaves a file whose name begins with a dot
+            # a killed job may leave a file whose name begins with a dot
             if any(not found.startswith(".") for found in files.names("")):
                 raise ConfigError(
                     f"{self._path} has other things in it, and no journal.json: keep the tables elsewhere"
@@ -72,7 +72,7 @@ class TablesPlace:
         self._claim.take()
 
     def is_taken(self) -> bool:
-        """Whether another job has taken the place since."""
+        """Whether another job has taken the place."""
         return self._claim.is_taken()
 
     def require(self) -> None:
@@ -81,7 +81,7 @@ class TablesPlace:
             raise ConfigError(self.taken())
 
     def taken(self) -> str:
-        """The error when another job has taken the place."""
+        """The error that says that another job has taken the place."""
         return f"another job keeps the tables below {self._path} now: one at a time may, end one of the two"
 
     def disturbed(self) -> str:
