@@ -1,1 +1,1 @@
-"""Appends: what is accepted, and how it gathers into groups."""
+"""Appends: which operations are accepted, and how they are gathered into groups."""

@@ -1,8 +1,8 @@
-"""Acceptance refuses an append for what it says. Pure; one owner at a time.
+"""Acceptance decides about an append by its arguments and the accepted state. Pure; one owner at a time.
 
-`record_acceptance` refuses operations outside of transactions, `transaction_acceptance` those inside and settlements;
-both meet the same locks and know the same live records. A journal that is not active, and a full queue, refuse in
-`journal.append.intake`.
+`record_acceptance` decides about operations outside of transactions, `transaction_acceptance` about those inside and
+about settlements. Both use the same locks and the same live records. Refusals because the journal is not active or the
+queue is full are in `journal.append.intake`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from journal.limits import Limits
 
 
 class Acceptance(RecordAcceptance):
-    """What may be appended after all that was accepted so far. A load fills it."""
+    """Decides which operations may be appended after all that were accepted so far. A load fills it."""
 
     def __init__(self, shards: int, limits: Limits, live: BitMap64 | None = None) -> None:
-        """`live` has the ids of the records that exist, if they are known. The acceptance changes it from now on."""
+        """`live` has the ids of the records that exist, if they are known already; the acceptance changes it from now
+        on."""
         locks = Locks()
         super().__init__(limits, locks, BitMap64() if live is None else live)
         self.transactions = TransactionAcceptance(shards, limits, locks, self)

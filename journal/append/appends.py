@@ -33,11 +33,11 @@ class Appends(ABC):
     """
 
     _core: Core | None = None
-    """Where appends go. None before the journal is started."""
+    """The core that takes appends; None before the journal is started."""
 
     @abstractmethod
     def require_core(self) -> Core:
-        """The core that appends go to. Raises StateError before the journal is started."""
+        """The core that takes appends. Raises StateError before the journal is started."""
 
     @abstractmethod
     def require_lookup(self) -> Records:
@@ -50,7 +50,8 @@ class Appends(ABC):
 
     @property
     def ended(self) -> Completion:
-        """Done once this node is not active any more, with the reason. Raises StateError before the journal starts."""
+        """A future that is done, with the reason, when this node stops being active. Raises StateError before the
+        journal starts."""
         return self.require_core().ended
 
     def new_id(self, virtual_shard: int = 0) -> int:
@@ -63,8 +64,8 @@ class Appends(ABC):
         return self.require_core().is_taken(record_id)
 
     def new_volatile_id(self, virtual_shard: int = 0) -> int:
-        """An id for what is never in the journal, which is never given out again. (An id of `new_id` is given out again
-        if the node crashes before anything that was appended with or after it is durable.)"""
+        """An id for a thing that is never stored in the journal. It is never given out again. (An id of `new_id` is
+        given out again if the node crashes before an append with this id or a later one is durable.)"""
         return self.require_core().new_volatile_id(virtual_shard)
 
     def add(self, record_id: int, kind: int, data: bytes, *, tx: int = 0) -> Completion:
@@ -101,19 +102,20 @@ class Appends(ABC):
             return None
 
     def begin(self, tx: int | None = None) -> int:
-        """Begin a transaction: `tx`, or one with a number that is free. An operation with a new `tx` begins it too."""
+        """Begin a transaction with the number `tx`, or with a free number. An operation with a new `tx` begins it
+        too."""
         return self.require_core().transactions.begin(tx)
 
     def is_empty(self, tx: int) -> bool:
-        """Whether nothing was done in `tx`. Raises TransactionUnknownError."""
+        """Whether `tx` has no operations. Raises TransactionUnknownError."""
         return self.require_core().transactions.is_empty(tx)
 
     def prepare(self, tx: int, data: bytes = b"", *, then: Sequence[PlainOperation] = ()) -> Completion:
         """Make `tx` wait, through every crash, for commit or rollback. `data` names it (an xid).
 
-        Its operations complete with its outcome, not before. Plain operations `then` are in the same group, and take
-        effect at once. Raises TransactionPreparedError, FullError, or what refuses one of `then` (LockedError for what
-        `tx` itself holds); nothing is changed then.
+        The completions of its operations are told its outcome, and nothing before. Plain operations `then` are in the
+        same group, and take effect at once. Raises TransactionPreparedError, FullError, or the error that refuses one
+        of `then` (LockedError if `tx` itself holds the lock); nothing is changed then.
         """
         return self.require_core().transactions.prepare(tx, data, then)
 
@@ -123,7 +125,7 @@ class Appends(ABC):
         """Add a record with a new id, and attach an update without data to it: both in one group. Returns the id and
         the group's completion.
 
-        A message and its place in a queue are stored so. Raises what `new_id` and `append_all` raise.
+        A message and its place in a queue are stored with this call. Raises what `new_id` and `append_all` raise.
         """
         return (self._core or self.require_core()).add_with_update(virtual_shard, kind, data, update_kind, subject)
 
@@ -133,7 +135,7 @@ class Appends(ABC):
 
     def append_all(self, operations: Sequence[AnyOperation], *, tx: int = 0, wait: bool = True) -> Completion:
         """Append operations (type, id, kind, data, replaceable, subject) that take effect together: all in one group,
-        or all in the transaction `tx`. Without `wait` a full queue refuses them at once, also where appends wait for
+        or all in the transaction `tx`. Without `wait` a full queue refuses them at once, even if other appends wait for
         room.
 
         Many similar records may be in columns: `NewRecords` (with ids of `new_ids`, for example) and `DeletedRecords`,
@@ -148,12 +150,13 @@ class Appends(ABC):
     def take_in(
         self, operations: Sequence[AnyOperation], consumed: Consumed, beside: Sequence[Sent] = ()
     ) -> Completion:
-        """Append operations on new records in a Kafka transaction of their own, which also commits the offsets of what
-        was consumed for them and has records of other topics `beside` them. All is there, or nothing. One call at a
-        time.
+        """Append operations on new records in a Kafka transaction of their own. The transaction also commits the
+        offsets of the consumed records, and contains records of other topics in `beside`. All of this is written, or
+        nothing. One call at a time.
 
-        The completion may be told NotTakenInError: consume again from the committed offsets. Raises FullError when the
-        queue has no room for it, StateError before the last one is done, and what `append_all` raises.
+        The completion may be told NotTakenInError: then consume again from the committed offsets. Raises FullError if
+        the queue has no room for the group, StateError before the last such group is done, and what `append_all`
+        raises.
         """
         return self.require_core().take_in(operations, consumed, beside)
 
@@ -162,14 +165,15 @@ class Appends(ABC):
         return self.require_core().new_ids(virtual_shards)
 
     def commit(self, tx: int, *, then: Sequence[PlainOperation] = ()) -> Completion:
-        """Make the operations of `tx` take effect, and plain operations `then` behind them in the same group.
+        """Make the operations of `tx` take effect, and after them plain operations `then`, in the same group.
 
-        Raises TransactionUnknownError, FullError, or what refuses one of `then`; nothing is changed then.
+        Raises TransactionUnknownError, FullError, or the error that refuses one of `then`; nothing is changed then.
         """
         return self.require_core().transactions.commit(tx, then)
 
     def rollback(self, tx: int) -> Completion:
-        """Drop the operations of `tx`. Raises TransactionUnknownError, and FullError if they are in the WAL."""
+        """Drop the operations of `tx`. Raises TransactionUnknownError, and FullError if the queue has no room for a
+        ROLLBACK, which is needed if operations are staged in the WAL."""
         return self.require_core().transactions.rollback(tx)
 
     def read(self, record_id: int) -> bytes | None:
@@ -177,7 +181,7 @@ class Appends(ABC):
         return self.require_lookup().read(record_id)
 
     def read_at(self, record_id: int, offsets: tuple[int, int], timeout_s: float = 15.0) -> bytes | None:
-        """The data of a record that the WAL adds between two offsets, which `Completion.offsets` tells."""
+        """The data of a record, from the frames between two WAL offsets, which `Completion.offsets` gives."""
         require_no_callback("read from the WAL")
         return self.require_lookup().read_at(record_id, offsets, timeout_s)
 
@@ -186,9 +190,9 @@ class Appends(ABC):
         return self.require_lookup().applied(shard)
 
     def room(self) -> Completion:
-        """Done when the queue has room again, first come first served."""
+        """A future that is done when the queue has room again, first come first served."""
         return self.require_core().room()
 
     def flush(self) -> Completion:
-        """Done when everything accepted so far is committed."""
+        """A future that is done when everything accepted so far is committed."""
         return self.require_core().flush()

@@ -1,6 +1,6 @@
-"""The arguments of appends: types and ranges are checked before anything changes. Pure.
+"""The arguments of appends. Types and ranges are checked before anything changes. Pure.
 
-Hot path: one condition sees that all arguments are right; only when it fails is each of them looked at.
+Hot path: one condition checks all arguments together; only if it fails is each of them checked.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ _PLAIN_TYPES = (ADD, UPDATE, DELETE)
 
 
 def require_type(name: str, value: object, wanted: type) -> None:
-    """Raises TypeError. A value that cannot be packed would otherwise be noticed only after it was accepted."""
+    """Raises TypeError for a value of another type. Otherwise the value would fail only when its operation is packed,
+    after it was accepted."""
     if not isinstance(value, wanted):
         raise TypeError(f"{name} is {type(value).__name__}, not {wanted.__name__}")
 
 
 def check_data(data: bytes, bytes_max: int) -> None:
-    """Raises TypeError, or InvalidOperationError for more than `bytes_max`."""
+    """Raises TypeError, or InvalidOperationError for data of more than `bytes_max`."""
     require_type("data", data, bytes)
     if len(data) > bytes_max:
         raise InvalidOperationError(f"data of {len(data)} bytes is over the limit of {bytes_max} (data_bytes_max)")
@@ -60,7 +61,7 @@ def check_operation(
 def check_new_records(
     kind: int, ids: Sequence[int], data: Sequence[bytes], update_kind: int, subject: int, data_bytes_max: int
 ) -> None:
-    """`check_operation` for adds of records of one virtual shard, and an update without data of each. Raises alike."""
+    """`check_operation` for the adds of records of one virtual shard, and for an update without data of each."""
     if not ids or len(ids) != len(data):
         raise InvalidOperationError(f"{len(ids)} new records and the data of {len(data)}")
     check_operation(UPDATE, ids[0], update_kind, b"", False, subject, data_bytes_max)
@@ -73,7 +74,7 @@ def check_new_records(
 
 
 def check_deleted_records(ids: Sequence[int], kind: int, data: bytes, subject: int, data_bytes_max: int) -> None:
-    """`check_operation` for deletes of records of one virtual shard, and an update of each. Raises alike."""
+    """`check_operation` for the deletes of records of one virtual shard, and for an update of each."""
     if not ids:
         raise InvalidOperationError("no records to delete")
     for record_id in ids[:1] if _are_ids(ids) else ids:
@@ -91,7 +92,7 @@ def _check_one_shard(ids: Sequence[int]) -> None:
 
 
 def check_tx(tx: int) -> None:
-    """Raises TypeError, or InvalidOperationError for what is no transaction's number."""
+    """Raises TypeError, or InvalidOperationError for a value that cannot be a transaction's number."""
     require_type("tx", tx, int)
     if not 0 < tx <= ID_MAX:
         raise InvalidOperationError(f"tx {tx} is not in 1 to 2^63 - 1")

@@ -1,8 +1,9 @@
 """Callbacks of completions: they may not wait, and a call that would wait is refused in them.
 
-A callback runs in the thread that writes groups, or in the caller's thread if the completion is done already. The
-writing thread would wait for itself: it writes no group and no heartbeat meanwhile. So every call of ours that may wait
-is refused in a callback, whichever thread runs it: a caller's mistake then shows at the first call.
+A callback runs in the thread that writes groups, or in the caller's thread if the completion is done already. If a
+callback waited in the writing thread, that thread would wait for itself, and no group and no heartbeat would be
+written. So every call of ours that may wait is refused in a callback, in every thread, so that the mistake shows at the
+first call.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from types import TracebackType
 from journal.errors import CallbackError
 
 telling: set[int] = set()
-"""Threads that are in a callback. Hot path: an empty set, which is the usual case, is false."""
+"""Threads that are running a callback. Hot path: the set is usually empty, and then a truth test is enough."""
 
 
 @contextmanager
@@ -37,7 +38,7 @@ def is_callback() -> bool:
 
 
 def require_no_callback(what: str) -> None:
-    """Raises CallbackError if the caller runs in a callback; `what` is what it cannot do there."""
+    """Raises CallbackError if the caller runs in a callback; `what` is the name of the refused act."""
     if telling and is_callback():
         raise CallbackError(
             f"a completion's callback cannot {what}: have another thread do it (in an event loop: call_soon_threadsafe)"
@@ -45,7 +46,7 @@ def require_no_callback(what: str) -> None:
 
 
 class CallersLock:
-    """A lock that no callback can take, so that its holder may wait for the thread that calls back."""
+    """A lock that no callback can take, so that its holder may wait for the thread that runs callbacks."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

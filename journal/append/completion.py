@@ -29,8 +29,8 @@ class Completion:
 
     def __init__(self) -> None:
         self.offsets: Mapping[int, tuple[int, int]] = {}
-        """By shard that the group touched, the first and last WAL offset of its frames. Empty until it is done, and for
-        a group that had to be recovered, whose offsets Kafka did not tell."""
+        """The first and last WAL offset of the group's frames, for each shard that the group touched. Empty until the
+        completion is done, and for a recovered group, whose offsets Kafka did not tell."""
         self._done = False
         self._error: JournalError | None = None
         self._condition = threading.Condition(threading.Lock())
@@ -43,7 +43,8 @@ class Completion:
 
     @property
     def error(self) -> JournalError | None:
-        """Why the group is not in the journal, or not known to be. None while it is pending and after success."""
+        """The reason for which the group is not in the journal, or not known to be. None while the completion is
+        pending, and after success."""
         return self._error
 
     def resolve(self, error: JournalError | None = None) -> None:
@@ -56,7 +57,7 @@ class Completion:
             callbacks, self._callbacks = self._callbacks, []
             self._condition.notify_all()
         for loop, futures in tuple(self._waiters.items()):
-            with suppress(RuntimeError):  # a loop that was closed: nobody waits in it any more
+            with suppress(RuntimeError):  # the event loop was closed, so nobody waits in it any more
                 loop.call_soon_threadsafe(_release, futures)
         if callbacks:
             self._call_back(callbacks)
@@ -66,7 +67,8 @@ class Completion:
             for callback in callbacks:
                 try:
                     callback(self._error)
-                except Exception:  # it is its owner's code: others wait for what is told after it
+                # the callback is the user's code; after an error of it the others must still be called
+                except Exception:
                     log.exception("a completion's callback failed")
 
     def wait(self, timeout_s: float | None = None) -> None:
@@ -88,7 +90,8 @@ class Completion:
         """Call `callback(error)` once it is done: in the writer's thread, or now if it is done already. The callback
         must be quick. It may append to the journal; calls that may wait, such as a store's, raise CallbackError in it.
 
-        What it raises in the writer's thread is logged."""
+        An error that it raises in the writer's thread is logged.
+        """
         with self._condition:
             if not self._done:
                 self._callbacks.append(callback)
@@ -97,8 +100,8 @@ class Completion:
             callback(self._error)
 
     def __await__(self) -> Generator[object, None, None]:
-        """Hot path, without the lock: a future is put in first, and only then is `_done` looked at again. So `resolve`,
-        which sets `_done` before it looks for futures, misses none."""
+        """Hot path, without the lock: it adds its future first, and only then looks at `_done` again. So `resolve`,
+        which sets `_done` before it takes the futures, misses none."""
         if not self._done:
             loop = asyncio.get_running_loop()
             future = loop.create_future()

@@ -1,8 +1,8 @@
-"""Groups of consumed records: made one at a time, and undone if Kafka has not taken one.
+"""Groups of consumed records. They are made one at a time, and undone if they do not get into the WAL.
 
-Such a group has a transaction of its own, with the consumed offsets in it. It fails alone: it is then as if it had
-never been, and whoever consumes begins again at the committed offsets. So no group of consumed records follows another
-before the first one's outcome is known.
+Such a group has a transaction of its own, which also commits the consumed offsets. If it fails, only this group fails:
+its operations are as if they had never been appended, and the consumer begins again at the committed offsets. So no
+such group is made before the outcome of the one before is known.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from journal.v1.journal_pb2 import ADD
 
 
 class ConsumedGroups:
-    """The groups of one journal that have consumed records. Its core's lock guards it, and whoever calls holds it."""
+    """The groups of consumed records of one journal. The core's lock guards it; every caller holds that lock."""
 
     def __init__(self, shards: int, limits: Limits, lock: threading.Lock) -> None:
         self._shards = shards
         self._limits = limits
         self._lock = lock
         self._last = completed()
-        """The last group's completion: what that group took in decides where the next one goes on."""
+        """The completion of the last group. Its outcome decides where the next one continues."""
 
     def require_done(self) -> None:
         """Raises StateError while a group is on its way."""
@@ -43,7 +43,8 @@ class ConsumedGroups:
         consumed: Consumed,
         beside: Sequence[Sent],
     ) -> Group:
-        """Accept operations as a group of their own; without any it is a heartbeat. Raises what `records` raises."""
+        """Accept operations as a group of their own; without operations it is a heartbeat. Raises what `records`
+        raises."""
         records.all_of(operations)
         group = Group(self._shards, self._limits.frame_bytes_max, consumed, beside)
         group.put_all(operations)

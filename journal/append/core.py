@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 def _cut_off(pending: Iterable[Completion], in_doubt: Mapping[int, Completion], error: JournalError) -> None:
-    """Tell the completions that nothing else will tell any more."""
+    """Tell an error to the completions that nothing else will resolve any more."""
     for completion in pending:
         completion.resolve(error)
     for tx, completion in in_doubt.items():
@@ -62,7 +62,8 @@ class Core:
         self._shards = shards
         self._timing = timing
         self._heartbeat_s = timing.fence_check_s / 2
-        """How long an idle node writes nothing. It is then still `current` when the next heartbeat is answered."""
+        """How long an idle node writes nothing. It is short enough that the node is still `current` when the answer to
+        the next heartbeat comes."""
         self._on_critical = on_critical
         self._intake = Intake(shards, limits, timing.clock, room_wait_s)
         self._lock = self._intake.lock
@@ -71,8 +72,8 @@ class Core:
         self._consumed = ConsumedGroups(shards, limits, self._lock)
         self._activated: Activated | None = None
         self._in_flight: Completion | None = None
-        """The completion of the group that is being written, unless the group has consumed records: nobody waits for
-        such a group by `flush`."""
+        """The completion of the group that is being written. None for a group with consumed records, because `flush`
+        does not wait for those."""
         self.transactions = TransactionAppends(self._intake, self._issued, shards, limits)
 
     # ---- states ----------------------------------------------------------------------------------------------------
@@ -83,17 +84,18 @@ class Core:
 
     @property
     def ended(self) -> Completion:
-        """Done once this node is not active any more, with the reason: before all that fails with it."""
+        """A future that is done, with the reason, when this node stops being active; it is done before anything fails
+        for that reason."""
         return self._intake.life.ended
 
     @property
     def recoveries(self) -> Recoveries:
-        """What the activation had to do over so far."""
+        """The number of recoveries of the activation so far."""
         return Recoveries() if self._activated is None else self._activated.writer.recoveries
 
     @property
     def current(self) -> bool:
-        """Whether this node may hand out what it holds: its last successful commit began recently enough."""
+        """Whether this node may deliver messages: its last successful commit began recently enough."""
         activated = self._activated
         if self.state is not JournalState.ACTIVE or activated is None:
             return False
@@ -127,7 +129,7 @@ class Core:
             self._on_critical(error)
 
     def begin_close(self) -> None:
-        """Refuse appends. `step` writes what is gathered, and then returns False."""
+        """Refuse appends from now on. `step` writes the gathered groups, and then returns False."""
         with self._lock:
             life = self._intake.life
             has_ended = life.closing or life.error is not None
@@ -138,7 +140,7 @@ class Core:
             life.ended.resolve(ClosedError("the journal was closed"))
 
     def end_close(self) -> None:
-        """Have everything that was cut off fail with ClosedError."""
+        """Fail all completions that are still pending with ClosedError."""
         with self._lock:
             life = self._intake.life
             if life.state is not JournalState.CLOSED:
@@ -149,8 +151,8 @@ class Core:
         _cut_off(pending, in_doubt, ClosedError("the journal was closed"))
 
     def _take_pending(self) -> tuple[list[Completion], dict[int, Completion]]:
-        """The completions that nothing will resolve any more, each once, and by transaction those of transactions in
-        doubt, which another node settles. Nothing is accepted any more."""
+        """The completions that nothing will resolve any more, each once, and those of transactions in doubt by
+        transaction, which another node settles. No appends are accepted any more."""
         self._intake.acceptance = None
         prepared = () if self._activated is None else self._activated.acceptance.transactions.prepared()
         pending, in_doubt = self.transactions.take_pending(prepared)
@@ -210,7 +212,7 @@ class Core:
     def add_with_update(
         self, virtual_shard: int, kind: int, data: bytes, update_kind: int, subject: int
     ) -> tuple[int, Completion]:
-        """Hot path: `new_id` and both operations under one lock take half of what they take by themselves."""
+        """Hot path: `new_id` and both operations under one lock take half of the time of separate calls."""
         intake, queue, issued = self._intake, self._queue, self._issued
         with self._lock:
             acceptance = intake.acceptance or intake.require_active()
@@ -218,7 +220,8 @@ class Core:
             if group.operations + 2 > queue.operations_max or group.bytes + size > queue.bytes_max:
                 group = intake.wait_for_room(2, size)
             record_id = make_id(issued.sequence + 1, virtual_shard)
-            issued.sequence += 1  # whatever becomes of it: one that is refused would be refused again
+            # the id is used up even if the add is refused, because the same id would be refused again
+            issued.sequence += 1
             acceptance.add_with_update(record_id, kind, data, update_kind, subject)
             if not group.operations:
                 intake.wake.notify()
@@ -239,9 +242,10 @@ class Core:
             return group.completion
 
     def append_all(self, operations: Sequence[AnyOperation], tx: int = 0, *, wait: bool = True) -> Completion:
-        """Append operations of one group, or of one transaction: all, or none with the error of the first refused.
+        """Append operations of one group, or of one transaction: all of them, or none with the error of the first one
+        refused.
 
-        Without `wait` a full queue refuses them at once. Raises InvalidOperationError for more than a group takes.
+        Without `wait` a full queue refuses them at once. Raises InvalidOperationError for more than one group may have.
         """
         if tx:
             return self.transactions.operate_all(operations, tx)
@@ -263,14 +267,15 @@ class Core:
     def take_in(
         self, operations: Sequence[AnyOperation], consumed: Consumed, beside: Sequence[Sent] = ()
     ) -> Completion:
-        """Append operations as a group of their own, whose transaction also commits what was consumed for them, and has
-        records of other topics beside them.
+        """Append operations as a group of their own. Its transaction also commits the offsets of the consumed records,
+        and contains records of other topics.
 
-        Its completion may be told NotTakenInError: then none of it is there, and it is as if they had never been
-        appended. Until it is done nobody else may append to their records, and nothing more can be taken in.
+        The completion may be told NotTakenInError: then nothing of the group is in the WAL, as if it had never been
+        appended. Until the completion is done, nobody else may append to the same records, and no other such group is
+        accepted.
 
-        Raises QueueFullError when so much waits that the group would not fit, StateError before the last one is done,
-        and what `append_all` raises.
+        Raises QueueFullError if the queue has no room for the group, StateError before the last such group is done, and
+        what `append_all` raises.
         """
         intake, queue = self._intake, self._queue
         with self._lock:
@@ -300,7 +305,8 @@ class Core:
             return self._issued.new_ids(virtual_shards)
 
     def new_volatile_id(self, virtual_shard: int) -> int:
-        """An id for what is never in the journal. Nothing has had it, and no activation will give it out again."""
+        """An id for a thing that is never stored in the journal. No other thing has it, and no activation will give it
+        out again."""
         with self._lock:
             self._intake.require_active()
             return self._issued.new_volatile_id(virtual_shard)
@@ -312,13 +318,13 @@ class Core:
     # ---- waiting and writing -----------------------------------------------------------------------------------------
 
     def room(self) -> Completion:
-        """Done when the queue has room again, first come first served."""
+        """A future that is done when the queue has room again, first come first served."""
         with self._lock:
             self._intake.require_active()
             return self._queue.room()
 
     def flush(self) -> Completion:
-        """Done when everything accepted so far is committed. Raises ClosedError after close."""
+        """A future that is done when everything accepted so far is committed. Raises ClosedError after close."""
         with self._lock:
             life = self._intake.life
             if life.closing:
@@ -326,7 +332,8 @@ class Core:
             return self._queue.newest() or self._in_flight or completed(life.error)
 
     def step(self, timeout_s: float) -> bool:
-        """Write what has gathered, or a heartbeat when one is due; waits at most `timeout_s`. False: nothing more."""
+        """Write the next group, or a heartbeat when one is due; it waits at most `timeout_s` for appends. False means
+        that no more groups will come."""
         activated = self._activated
         if activated is None:
             return False
@@ -363,7 +370,7 @@ class Core:
         return group, waiters
 
     def _take_joining(self, operations: int, size: int, *, complete: bool) -> Group | None:
-        """The next group, as `Joining` says."""
+        """The next group that has gathered, as `Joining` defines."""
         with self._lock:
             is_active = self._intake.life.state is JournalState.ACTIVE
             if not is_active or not self._queue.may_join(operations, size, complete=complete):

@@ -27,7 +27,7 @@ def count_and_size(operations: Sequence[AnyOperation]) -> tuple[int, int]:
 
 
 def one_by_one(operations: Sequence[AnyOperation], data_bytes_max: int) -> Iterator[PlainOperation]:
-    """The plain operations in order. Raises what refuses columns."""
+    """The plain operations in order. Raises the error that refuses operations in columns."""
     for operation in operations:
         if isinstance(operation, NewRecords):
             kind, ids, data, update_kind, subject = operation

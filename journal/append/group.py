@@ -1,7 +1,7 @@
-"""Groups: a group is what one group commit writes. Each operation goes into a frame of the open group once accepted.
+"""Groups: a group is what one group commit writes. Each accepted operation is put into a frame of the open group.
 
 Hot path: the bytes before an operation's data are packed at once (`journal.wire.operations`), the data are kept as the
-caller has them, and sealing a frame joins both.
+caller's object, and sealing a frame joins all of them.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class FrameOrigin(NamedTuple):
 
 
 class FrameNumbers(NamedTuple):
-    """The last frame of each shard (0: none) and the last group."""
+    """The number of the last frame of each shard (0 if it has none), and of the last group."""
 
     frames: tuple[int, ...]
     group: int
 
 
 _PAIR = 4
-"""How many parts two operations have: the bytes before the data, and the data, of each."""
+"""The number of parts of two operations: for each the bytes before the data, and the data."""
 
 
 def _no_frame(_: Sequence[bytes]) -> None:
@@ -57,14 +57,14 @@ def _no_frame(_: Sequence[bytes]) -> None:
 
 
 class _Packed:
-    """A frame whose operations are packed already."""
+    """A frame under construction; its operations are packed already."""
 
     __slots__ = ("header", "parts")
 
     def __init__(self) -> None:
         self.header = Frame()
         self.parts: list[bytes] = [b""]
-        """A place for the header, then two parts of each operation."""
+        """The parts of the frame: a place for the header, then two parts for each operation."""
 
     @property
     def count(self) -> int:
@@ -99,7 +99,7 @@ class Group:
         consumed: Consumed | None = None,
         beside: Sequence[Sent] = (),
     ) -> None:
-        """`consumed` are offsets that its transaction commits too, and `beside` records of other topics."""
+        """`consumed` are offsets that the group's transaction commits too, and `beside` records of other topics."""
         self.completion = Completion()
         self.consumed = consumed
         self.beside = beside
@@ -113,9 +113,9 @@ class Group:
         self._frames: list[list[_Packed]] = [[] for _ in range(shards)]
         self._room = [0] * shards
         self._add: list[Callable[[Sequence[bytes]], None]] = [_no_frame] * shards
-        """By shard, the method that adds parts to its last frame; looking the method up each time would cost as much
-        again. All parts of an operation are added in one call: a signal's handler may raise between two calls, and a
-        frame with half an operation is useless."""
+        """The method that adds parts to the last frame of each shard, because looking it up each time would take as
+        long again. All parts of an operation are added in one call: a signal's handler may raise between two calls, and
+        a frame with half an operation would be useless."""
 
     def __bool__(self) -> bool:
         return self.operations > 0
@@ -130,7 +130,7 @@ class Group:
         replaceable: bool = False,
         subject: int = 0,
     ) -> None:
-        """Append a plain add, update or delete."""
+        """Put in a plain add, update or delete."""
         size = len(data) + OPERATION_OVERHEAD_BYTES
         if size > self._room[shard]:
             self._begin_frame(shard)
@@ -140,8 +140,7 @@ class Group:
         self.bytes += size
 
     def put_add(self, record_id: int, kind: int, data: bytes, size: int) -> None:
-        """Append an add that takes `size` bytes. Hot path: it does a third less than `put` for data that are not
-        long."""
+        """Put in an add that takes `size` bytes. Hot path: for short data it takes a third less time than `put`."""
         room = self._room
         shard = (record_id & SHARD_MASK) % len(room)
         length = size - OPERATION_OVERHEAD_BYTES
@@ -161,7 +160,7 @@ class Group:
     def put_add_with_update(
         self, shard: int, record_id: int, kind: int, data: bytes, update_kind: int, subject: int
     ) -> None:
-        """Append an add, and an update without data. Hot path: both in one step, if the data are not long."""
+        """Put in an add, and an update without data. Hot path: for short data both are done in one step."""
         length = len(data)
         size = length + 2 * OPERATION_OVERHEAD_BYTES
         if size > self._room[shard] or length >= SHORT_DATA_BYTES:
@@ -175,7 +174,8 @@ class Group:
         self.bytes += size
 
     def put_update_and_delete(self, shard: int, record_id: int, kind: int, data: bytes, subject: int) -> None:
-        """Append an update, and the delete. Hot path: both in one step, if the update has no data."""
+        """Put in an update, and the delete of its record. Hot path: if the update has no data, both are done in one
+        step."""
         if data or self._room[shard] < 2 * OPERATION_OVERHEAD_BYTES:
             self.put(shard, UPDATE, record_id, kind, data, False, subject)
             self.put(shard, DELETE, record_id, 0, b"")
@@ -186,7 +186,7 @@ class Group:
         self.bytes += 2 * OPERATION_OVERHEAD_BYTES
 
     def put_all(self, operations: Sequence[AnyOperation]) -> None:
-        """`put` of operations that belong together, each in its record's shard."""
+        """`put` for operations that belong together, each in its record's shard."""
         shards = len(self._frames)
         for operation in operations:
             if isinstance(operation, NewRecords):
@@ -199,7 +199,7 @@ class Group:
     def put_new(
         self, shard: int, kind: int, ids: Sequence[int], data: Sequence[bytes], update_kind: int, subject: int
     ) -> None:
-        """Append for each of these records an add, and an update without data. Hot path."""
+        """Put in an add for each of these records, and an update without data. Hot path."""
         lengths = [*map(len, data)]
         if max(lengths) >= SHORT_DATA_BYTES:
             for record_id, each in zip(ids, data, strict=True):
@@ -217,7 +217,7 @@ class Group:
         self._put_pairs(shard, parts, lengths)
 
     def put_deleted(self, shard: int, ids: Sequence[int], kind: int, data: bytes, subject: int) -> None:
-        """Append for each of these records an update, and the delete. Hot path."""
+        """Put in an update for each of these records, and the delete. Hot path."""
         if len(data) >= SHORT_DATA_BYTES:
             for record_id in ids:
                 self.put(shard, UPDATE, record_id, kind, data, False, subject)
@@ -232,9 +232,9 @@ class Group:
         self._put_pairs(shard, parts, [len(data)] * count)
 
     def _put_pairs(self, shard: int, parts: list[bytes], lengths: Sequence[int]) -> None:
-        """Append pairs of operations, given as their parts. The first of each pair has data of the length that
-        `lengths` says, the second none. All that a frame has room for is added in one call: an interrupt finds all of
-        it there, or nothing."""
+        """Put in pairs of operations, given as their parts. The first operation of each pair has data, whose length is
+        in `lengths`; the second has none. All pairs that fit into a frame are added in one call, so that an interrupt
+        leaves all of them or none."""
         size = sum(lengths) + 2 * OPERATION_OVERHEAD_BYTES * len(lengths)
         if lengths[0] + OPERATION_OVERHEAD_BYTES > self._room[shard]:
             self._begin_frame(shard)
@@ -247,14 +247,14 @@ class Group:
             end = bisect_right(ends, before + self._room[shard], begin)
             if end > begin:
                 self._put_parts(shard, parts[_PAIR * begin : _PAIR * end], ends[end - 1] - before)
-            else:  # a frame ends before it, or within it
+            else:  # the pair does not fit, so the frame ends before it or within it
                 middle, end = _PAIR * begin + 2, begin + 1
                 self._put_parts(shard, parts[middle - 2 : middle], lengths[begin] + OPERATION_OVERHEAD_BYTES)
                 self._put_parts(shard, parts[middle : middle + 2], OPERATION_OVERHEAD_BYTES)
             begin, before = end, ends[end - 1]
 
     def _put_parts(self, shard: int, parts: Sequence[bytes], size: int) -> None:
-        """Append operations, given as two parts each, to one frame."""
+        """Put operations, given as two parts each, into one frame."""
         if size > self._room[shard]:
             self._begin_frame(shard)
         self._room[shard] -= size
@@ -269,7 +269,7 @@ class Group:
         self._room[shard] = self._frame_bytes_max
 
     def put_append(self, op: Append) -> None:
-        """Append any operation."""
+        """Put in any operation."""
         if not op.tx:
             self.put(op.shard, op.type, op.id, op.kind, op.data, op.replaceable, op.subject)
             return
@@ -295,7 +295,7 @@ class Group:
         self.bytes += size
 
     def settle(self, staged: Amount) -> None:
-        """Count what a commit or rollback that was just appended settles."""
+        """Count the staged operations that a commit or rollback, which was just put in, will settle."""
         operations, size = self.settled
         self.settled = Amount(operations + staged.operations, size + staged.bytes)
 
@@ -313,7 +313,7 @@ class Group:
         return (shard for shard, frames in enumerate(self._frames) if frames)
 
     def seal(self, origin: FrameOrigin, last: FrameNumbers) -> FrameNumbers:
-        """Number the frames behind `last`, and return the last numbers of now. Call it once."""
+        """Number the frames behind `last`; returns the numbers of the last frames now. Call it once."""
         numbers = list(last.frames)
         group = last.group + 1
         for shard, frames in enumerate(self._frames):

@@ -1,7 +1,7 @@
-"""The queue of groups between appends and the writer: the open group, and those in front of it. Pure.
+"""The queue of groups between appends and the writer: the open group, and the complete ones ahead of it. Pure.
 
-Appends go into the open group. It is complete once it holds as much as one group may; a new one is then opened behind
-it. The writer takes the first. A group with consumed records has its own bound, so it counts for nothing here.
+Appends go into the open group. When it is as large as a group may be, it is complete, and a new one is opened. The
+writer takes the first group. A group with consumed records has a bound of its own, so it does not count here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from journal.limits import Limits
 
 
 class GroupQueue:
-    """The groups that are to be written, and the callers that wait for room in the queue. The core's lock guards it."""
+    """The groups that wait to be written, and the callers that wait for room in the queue. The core's lock guards
+    it."""
 
     def __init__(self, shards: int, limits: Limits) -> None:
         self._shards = shards
@@ -29,18 +30,19 @@ class GroupQueue:
         self.open = Group(shards, limits.frame_bytes_max)
         """The group that the next append goes into."""
         self.operations_max = limits.queue_operations_max
-        """How many operations the open group may have before `group_for` has to be asked. Hot paths compare it."""
+        """The number of operations that the open group may have; for more, `group_for` must be called. Hot paths read
+        it directly."""
         self.bytes_max = min(limits.group_bytes_max, limits.queue_bytes_max)
-        """How many bytes the open group may have before `group_for` has to be asked."""
+        """The number of bytes that the open group may have; for more, `group_for` must be called."""
 
     def __bool__(self) -> bool:
-        """Whether anything is to be written."""
+        """Whether any group waits to be written."""
         return bool(self._ahead) or self.open.operations > 0
 
     # ---- appends ---------------------------------------------------------------------------------------------------
 
     def takes(self, operations: int, size: int, settled: Amount) -> bool:
-        """Whether the open group takes so much more, and what that settles."""
+        """Whether the open group takes this number of operations and bytes more, and settles `settled` with them."""
         group = self.open
         return (
             group.operations + operations <= self.operations_max
@@ -49,7 +51,7 @@ class GroupQueue:
         )
 
     def fits(self, operations: int, size: int) -> bool:
-        """Whether the queue has room for so much more."""
+        """Whether the queue has room for this number of operations and bytes."""
         waiting, limits = self._waiting(), self._limits
         return (
             waiting.operations + operations <= limits.queue_operations_max
@@ -57,19 +59,20 @@ class GroupQueue:
         )
 
     def group_for(self, size: int, settled: Amount) -> Group:
-        """The group for what fits the queue: the open one, or a new one if the open one would be too large."""
+        """The group for an append for which the queue has room: the open one, or a new one if the open one would become
+        too large."""
         if self.open and (self.open.bytes + size > self._limits.group_bytes_max or not self._may_settle(settled)):
             self._complete()
         return self.open
 
     def put_alone(self, group: Group) -> None:
-        """Put a group in front that nothing else goes into, behind all that was appended before."""
+        """Put in a group that takes no other operations, behind all that was appended before."""
         if self.open:
             self._complete()
         self._ahead.append(group)
 
     def room(self) -> Completion:
-        """Done once the queue is half empty, first come first served."""
+        """A future that is done when the queue is half empty, first come first served."""
         waiting, limits = self._waiting(), self._limits
         half = waiting.operations * 2 <= limits.queue_operations_max and waiting.bytes * 2 <= limits.queue_bytes_max
         if half and not self._waiters:
@@ -79,7 +82,7 @@ class GroupQueue:
         return waiter
 
     def require_one_group(self, operations: int, size: int) -> None:
-        """Raises InvalidOperationError for more than one group may have."""
+        """Raises InvalidOperationError for more operations or bytes than one group may have."""
         limits = self._limits
         if operations > limits.queue_operations_max:
             raise InvalidOperationError(
@@ -98,8 +101,8 @@ class GroupQueue:
         return Amount(ahead.operations + group.operations, ahead.bytes + group.bytes)
 
     def _may_settle(self, settled: Amount) -> bool:
-        """Whether the open group settles no more with it than a worker applies at once. The first settlement may be of
-        any size: what it settles was staged within the bounds."""
+        """Whether the open group, with `settled` added, settles no more operations than a worker applies at once. The
+        first settlement of a group may have any size, because it was staged within the bounds."""
         before, limits = self.open.settled, self._limits
         return not (before.operations and settled.operations) or (
             before.operations + settled.operations <= limits.staged_operations_max
@@ -107,7 +110,7 @@ class GroupQueue:
         )
 
     def _complete(self) -> None:
-        """Have the next append go into another group."""
+        """Close the open group, so that the next append goes into a new one."""
         self._ahead.append(self.open)
         self._ahead_amount = self._waiting()
         self._open_group()
@@ -124,7 +127,7 @@ class GroupQueue:
     # ---- the writer ------------------------------------------------------------------------------------------------
 
     def take(self) -> tuple[Group, list[Completion]]:
-        """The group to be written next, and those who may append now."""
+        """The group to write next, and the callers that may append now."""
         if not self._ahead:
             group = self.open
             self._open_group()
@@ -138,8 +141,8 @@ class GroupQueue:
         return group, [waiters.popleft() for _ in range(min(len(waiters), self._limits.queue_operations_max))]
 
     def may_join(self, operations: int, size: int, *, complete: bool) -> bool:
-        """Whether the next group may join a transaction of so many operations, and take `size` bytes of it. `complete`
-        asks for one into which nothing more goes."""
+        """Whether the next group may join a transaction that has this number of operations and room for `size` bytes.
+        With `complete` the group must take no more appends."""
         group = self._ahead[0] if self._ahead else self.open
         return (
             group.operations > 0
@@ -150,13 +153,13 @@ class GroupQueue:
         )
 
     def newest(self) -> Completion | None:
-        """The completion of the last group that appends went into, if one waits."""
+        """The completion of the last group that has appends; None if no group waits."""
         if self.open:
             return self.open.completion
         return next((group.completion for group in reversed(self._ahead) if group.consumed is None), None)
 
     def clear(self) -> list[Completion]:
-        """Drop all; the completions that nothing will resolve any more."""
+        """Drop all groups; returns the completions that nothing will resolve any more."""
         cut_off = [*(group.completion for group in self._ahead), self.open.completion, *self._waiters]
         self._ahead.clear()
         self._ahead_amount = NOTHING

@@ -1,5 +1,5 @@
-"""What every append passes, under one lock. It is refused here if the journal is not active or the queue stays full;
-`journal.append.acceptance` refuses it for everything else."""
+"""The checks that every append passes first, under one lock. An append is refused here if the journal is not active, or
+if the queue stays full; `journal.append.acceptance` refuses it for all other reasons."""
 
 from __future__ import annotations
 
@@ -22,35 +22,37 @@ _ENDS = "Kafka must commit what is queued; queue_operations_max and queue_bytes_
 
 
 class Intake:
-    """The state that appends share. Its methods are called with `lock` held."""
+    """The state that all appends share. Its methods are called with `lock` held."""
 
     def __init__(self, shards: int, limits: Limits, clock: Clock, room_wait_s: float) -> None:
         """`room_wait_s` is how long an append waits for room."""
         self.lock = threading.Lock()
-        """A plain lock: a condition's own `with` costs as much as two of them."""
+        """A plain lock, because a condition's own `with` takes twice the time."""
         self.wake = threading.Condition(self.lock)
-        """Notified when there is something to be written."""
+        """Notified when a group can be written."""
         self.taken = threading.Condition(self.lock)
         """Notified when the writer has taken a group, and when no more appends are accepted."""
         self.life = Life()
         self.queue = GroupQueue(shards, limits)
         self.acceptance: Acceptance | None = None
-        """What appends are asked of; None while none is accepted."""
+        """The acceptance that decides about appends; None while the journal is not active."""
         self._clock = clock
         self._room_wait_s = room_wait_s
 
     def require_active(self) -> Acceptance:
-        """What appends are asked of. Raises what refuses every append now."""
+        """The acceptance that decides about appends. Raises the error that refuses every append now."""
         return self.acceptance or self.life.refuse()
 
     def require_room(self, operations: int, size: int, settled: Amount = NOTHING) -> Group:
-        """The group that takes so much, and what that settles; waits while the queue is full. Raises QueueFullError."""
+        """The group that takes this number of operations and bytes, and settles `settled`. It waits while the queue is
+        full. Raises QueueFullError."""
         if self.queue.takes(operations, size, settled):
             return self.queue.open
         return self.wait_for_room(operations, size, settled)
 
     def wait_for_room(self, operations: int, size: int, settled: Amount = NOTHING) -> Group:
-        """`require_room` where the open group is known not to take it. A completion's callback does not wait."""
+        """`require_room` for an append that does not fit the open group. In a completion's callback it does not
+        wait."""
         queue = self.queue
         queue.require_one_group(operations, size)
         wait = LongWait(self._clock)
@@ -77,7 +79,7 @@ class Intake:
             self.lock.acquire()
 
     def put(self, appends: Sequence[Append]) -> Completion:
-        """Append what was accepted, for which there is room."""
+        """Put accepted operations into the open group, which has room for them."""
         if not appends:
             return completed()
         group = self.queue.open
@@ -88,6 +90,6 @@ class Intake:
         return group.completion
 
     def notify_all(self) -> None:
-        """Wake all that wait, to see that the state has changed."""
+        """Wake all waiting threads, so that they notice a changed state."""
         self.wake.notify_all()
         self.taken.notify_all()

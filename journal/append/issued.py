@@ -1,4 +1,5 @@
-"""Numbers that an activation gives out: ids of records, ids of what is not durable, numbers of transactions."""
+"""The numbers that an activation gives out: ids of records, ids of things that are not durable, and numbers of
+transactions."""
 
 from __future__ import annotations
 
@@ -11,17 +12,17 @@ _EPOCH_SHIFT = 32
 
 
 class Issued:
-    """The last number of each kind. Its core's lock guards it. Raises IdsExhaustedError where none is left."""
+    """The last number of each kind. Its core's lock guards it. Raises IdsExhaustedError if no number is left."""
 
     def __init__(self) -> None:
         self.sequence = 0
-        """The highest sequence of an id that a record has or had. Hot paths count it up themselves."""
+        """The highest sequence of an id that a record has or had. Hot paths increment it themselves."""
         self._volatile = 0
         self._epoch = 0
         self._tx = 0
 
     def begin(self, epoch: int, sequence: int) -> None:
-        """Give out numbers of this epoch: ids above `sequence`, which the tables have."""
+        """Give out numbers of this epoch from now on; `sequence` is the highest one in the tables."""
         self.sequence, self._volatile = sequence, 0
         self._epoch, self._tx = epoch, epoch << _EPOCH_SHIFT
 
@@ -41,7 +42,7 @@ class Issued:
         return volatile_id
 
     def new_tx(self, is_open: Callable[[int], bool]) -> int:
-        """A transaction's number that none has which `is_open`."""
+        """A number for a transaction that no open transaction has."""
         self._tx += 1
         while is_open(self._tx):
             self._tx += 1

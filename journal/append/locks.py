@@ -9,14 +9,14 @@ from journal.errors import LockedError
 
 
 class Locks:
-    """The locks, and which transaction holds each. The transaction 0 stands for an operation outside of transactions,
-    which meets locks and takes none."""
+    """The locks, each with the transaction that holds it. Operations outside of transactions have transaction 0: other
+    locks refuse them, but they take none."""
 
     def __init__(self) -> None:
         self._ids: dict[int, int] = {}
         self._updates: dict[int, dict[tuple[int, int], int]] = {}
         self.held: dict[int, set[int]] = {}
-        """By transaction, the records of which it has locked something."""
+        """The records on which each transaction holds a lock, by transaction."""
 
     def __len__(self) -> int:
         return len(self._ids) + sum(len(updates) for updates in self._updates.values())
@@ -49,7 +49,7 @@ class Locks:
         self.held.setdefault(tx, set()).add(record_id)
 
     def release(self, tx: int) -> None:
-        """Give back everything that `tx` holds."""
+        """Release all locks of `tx`."""
         for record_id in self.held.pop(tx, ()):
             if self._ids.get(record_id) == tx:
                 del self._ids[record_id]

@@ -1,4 +1,4 @@
-"""Operations as callers give them, before they are packed into frames."""
+"""Operations in the form in which callers give them, before they are packed into frames."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from journal.v1.journal_pb2 import OperationType
 
 
 class Append(NamedTuple):
-    """An operation on its way into a frame of `shard`."""
+    """An accepted operation for a frame of `shard`."""
 
     shard: int
     type: OperationType.ValueType
@@ -25,7 +25,7 @@ class Append(NamedTuple):
 
     @property
     def size(self) -> int:
-        """An upper bound of its bytes in a frame."""
+        """An upper bound of the bytes that it takes in a frame."""
         return len(self.data) + OPERATION_OVERHEAD_BYTES
 
 
@@ -44,9 +44,8 @@ PlainOperation = tuple[OperationType.ValueType, int, int, bytes, bool, int]
 
 
 class NewRecords(NamedTuple):
-    """Adds of records of one virtual shard, each followed by an update without data: messages, and the queue that they
-    are in. One by one the same operations cost three times as much.
-    """
+    """Adds of records of one virtual shard, each followed by an update without data: for example messages, and the
+    queue that they are in. Separate calls would take three times as long."""
 
     kind: int
     ids: Sequence[int]
@@ -57,13 +56,12 @@ class NewRecords(NamedTuple):
 
 
 class DeletedRecords(NamedTuple):
-    """Deletes of records of one virtual shard, each after an update. All updates have one kind, data and subject, like
-    those that acknowledge the messages of a queue. One by one the same operations cost three times as much.
-    """
+    """Deletes of records of one virtual shard, each after an update. All updates have the same kind, data and subject,
+    like those that acknowledge the messages of one queue. Separate calls would take three times as long."""
 
     ids: Sequence[int]
     kind: int
-    """The kind of the updates. `data` and `subject` are theirs too."""
+    """The kind of the updates. `data` and `subject` are those of the updates too."""
     data: bytes
     subject: int
 

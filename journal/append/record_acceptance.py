@@ -1,7 +1,7 @@
 """Whether the active node may append an operation on a record, and which records live. Pure; one owner at a time.
 
-It knows the ids of live records as accepted so far (a bitmap, about two bytes a record). A refusal raises a CallerError
-or TypeError, and changes nothing.
+It knows the ids of the records that live after all accepted operations (a bitmap, about two bytes for each). A refusal
+raises a CallerError or TypeError, and changes nothing.
 """
 
 from __future__ import annotations
@@ -19,23 +19,24 @@ from journal.v1.journal_pb2 import ADD, DELETE, UPDATE
 
 
 class RecordAcceptance:
-    """Accepts operations outside of transactions: each method accepts what its name says, or raises why not."""
+    """Accepts operations outside of transactions. Each method accepts the operation in its name, or raises the reason
+    for refusing it."""
 
     def __init__(self, limits: Limits, locks: Locks, live: BitMap64) -> None:
-        """`locks` are those of open transactions; `live` has the ids of the records that there are."""
+        """`locks` are those of open transactions; `live` has the ids of the records that exist."""
         self._data_bytes_max = limits.data_bytes_max
         self._locks = locks
         self._locked = locks.held
-        """What is locked. While it is empty no lock need be looked for."""
+        """The locked records. While this is empty, no lock need be checked."""
         self.live = live
-        """Ids of the records that live once all that was accepted is applied."""
+        """Ids of the records that live after all accepted operations are applied."""
 
     def __contains__(self, record_id: int) -> bool:
         return record_id in self.live
 
     def is_taken(self, record_id: int) -> bool:
-        """Whether a record has that id, or a transaction holds it and may yet add the record. Raises what refuses every
-        operation on such an id."""
+        """Whether a record has that id, or an open transaction may still add one. Raises the error that refuses every
+        operation with that id."""
         self.check(record_id, 0, b"", 0)
         if record_id in self.live:
             return True
@@ -52,7 +53,7 @@ class RecordAcceptance:
         check_operation(type_, record_id, kind, data, replaceable, subject, self._data_bytes_max)
 
     def add(self, record_id: int, kind: int = 0, data: bytes = b"") -> None:
-        """Hot path: one condition sees that all is well, and only then is it asked what is wrong."""
+        """Accept an add. Hot path: one condition checks everything; only if it fails is the reason looked for."""
         if (
             type(data) is not bytes
             or type(kind) is not int
@@ -148,7 +149,7 @@ class RecordAcceptance:
             raise
 
     def _add_all(self, records: NewRecords) -> None:
-        """Accept all of them, or none. (`|=` of a bitmap walks over all that is live.)"""
+        """Accept all of the adds, or none. (`|=` of a bitmap would go through all live ids.)"""
         ids = records.ids
         check_new_records(records.kind, ids, records.data, records.update_kind, records.subject, self._data_bytes_max)
         new = BitMap64(ids)
@@ -161,7 +162,7 @@ class RecordAcceptance:
         self.live.update(ids)
 
     def _delete_all(self, records: DeletedRecords) -> None:
-        """Accept all of them, or none."""
+        """Accept all of the deletes, or none."""
         ids, live = records.ids, self.live
         check_deleted_records(ids, records.kind, records.data, records.subject, self._data_bytes_max)
         gone = BitMap64(ids)
@@ -186,7 +187,7 @@ class RecordAcceptance:
             self.live.add(operation[1])
 
     def take_back(self, added: Iterable[int]) -> None:
-        """Forget adds that were accepted and are known not to be in the journal. Nobody has appended to them since."""
+        """Undo adds whose group is known not to be in the journal. No operation on these records was accepted since."""
         self.live -= BitMap64(added)
 
 

@@ -13,11 +13,11 @@ class JournalState(Enum):
     """What a journal may do."""
 
     CREATED = "created"
-    STARTED = "started"  # connected; nothing fenced, nothing loaded
+    STARTED = "started"  # connected to Kafka; it has fenced nobody and loaded nothing
     LOADING = "loading"  # activating: appends are refused
     ACTIVE = "active"  # appends are accepted
     FENCED = "fenced"  # another node took over
-    FAILED = "failed"  # an outcome is unknown, or Kafka was away too long
+    FAILED = "failed"  # an outcome is unknown, or Kafka did not answer for too long
     CLOSED = "closed"
 
 
@@ -35,8 +35,8 @@ _NEXT: dict[JournalState, frozenset[JournalState]] = {
 
 
 def refusal(state: JournalState, mend: str = "", *, closed: bool) -> StateError:
-    """The error of a call that a journal refuses in this state: ClosedError once it is `closed`. `mend` is what to do,
-    or what else keeps the journal from it."""
+    """The error of a call that a journal refuses in this state; ClosedError if it is `closed`. `mend` says how to make
+    the call possible, or what else prevents it."""
     return ClosedError("the journal was closed") if closed else StateError(f"the journal is {state.value}{mend}")
 
 
@@ -45,7 +45,7 @@ def valid_transition(now: JournalState, then: JournalState) -> bool:
 
 
 def require_transition(now: JournalState, then: JournalState) -> JournalState:
-    """`then`. Raises StateError if a journal that is `now` cannot become it."""
+    """Returns `then`. Raises StateError if a journal in the state `now` cannot become `then`."""
     if not valid_transition(now, then):
         raise StateError(f"a journal that is {now.value} cannot become {then.value}")
     return then
@@ -58,16 +58,17 @@ class Life:
         self.state = JournalState.CREATED
         self.closing = False
         self.error: JournalError | None = None
-        """Why the journal was fenced or failed."""
+        """The error for which the journal was fenced or has failed."""
         self.ended = Completion()
-        """Done once this node is not active any more, with the reason: before all that fails with it."""
+        """A future that is done, with the reason, when this node stops being active; it is done before anything fails
+        for that reason."""
 
     def become(self, state: JournalState) -> None:
         """Raises StateError for a transition that the table does not have."""
         self.state = require_transition(self.state, state)
 
     def fail(self, error: JournalError) -> bool:
-        """Become fenced or failed for `error`; False if there is nothing that it could end."""
+        """Become fenced or failed for `error`; False if the journal has ended already."""
         if self.state not in (JournalState.ACTIVE, JournalState.LOADING):
             return False
         self.become(JournalState.FENCED if isinstance(error, FencedError) else JournalState.FAILED)
@@ -75,5 +76,5 @@ class Life:
         return True
 
     def refuse(self) -> NoReturn:
-        """Raises what every append meets now."""
+        """Raises the error that every append gets in this state."""
         raise (self.error or refusal(self.state, closed=self.closing)).again()

@@ -1,8 +1,8 @@
 """Whether the active node may append an operation inside a transaction, and what it then appends. Pure; one owner.
 
 A transaction is buffered here until it commits. Then it becomes plain operations of one group, without those of records
-that it both added and deleted. One that outgrows its bounds, and every one that is prepared, is staged in the WAL. A
-refusal raises a CallerError, FullError or TypeError, and changes nothing.
+that it both added and deleted. A transaction that outgrows its bounds, and every one that is prepared, is staged in the
+WAL. A refusal raises a CallerError, FullError or TypeError, and changes nothing.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class OpenTransaction:
 
     tx: int
     buffered: list[Append] = field(default_factory=list)
-    """Its operations, until they are staged or it commits."""
+    """Operations that are not staged yet."""
     added: set[int] = field(default_factory=set)
     deleted: set[int] = field(default_factory=set)
     covers: dict[int, int] = field(default_factory=dict)
-    """How many of its operations are staged, by shard."""
+    """The number of its staged operations by shard."""
     operations: int = 0
     bytes: int = 0
     staged: bool = False
@@ -44,11 +44,11 @@ class OpenTransaction:
 
 
 class TransactionAcceptance:
-    """Accepts operations inside transactions, and settlements. The caller appends what each method returns, in that
+    """Accepts operations inside transactions, and settlements. The caller must append what each method returns, in that
     order."""
 
     def __init__(self, shards: int, limits: Limits, locks: Locks, records: RecordAcceptance) -> None:
-        """`locks` are those that `records` meets."""
+        """`locks` is also used by `records`."""
         self._shards = shards
         self._limits = limits
         self._locks = locks
@@ -65,7 +65,7 @@ class TransactionAcceptance:
         self._count_staged(opened.operations, opened.bytes)
         self._open[tx] = opened
 
-    # ---- what a caller sees --------------------------------------------------------------------------------------
+    # ---- for callers ------------------------------------------------------------------------------------------------
 
     def is_open(self, tx: int) -> bool:
         return tx in self._open
@@ -85,7 +85,7 @@ class TransactionAcceptance:
         return not opened.operations
 
     def size_of(self, tx: int) -> Amount:
-        """Upper bounds of what preparing or committing `tx` appends now."""
+        """An upper bound of the operations and bytes that preparing or committing `tx` appends now."""
         opened = self._open.get(tx)
         if opened is None:
             return Amount(self._shards, self._shards * OPERATION_OVERHEAD_BYTES)
@@ -94,20 +94,22 @@ class TransactionAcceptance:
         return Amount(len(opened.buffered) + settling, buffered + settling * OPERATION_OVERHEAD_BYTES)
 
     def rollback_size_of(self, tx: int) -> Amount:
-        """Upper bounds of what rolling `tx` back appends: what is buffered never is."""
+        """An upper bound of the operations and bytes that rolling `tx` back appends. Buffered operations are not
+        appended."""
         opened = self._open.get(tx)
         settling = 0 if opened is None else len(opened.covers)
         return Amount(settling, settling * OPERATION_OVERHEAD_BYTES)
 
     def settled_by(self, tx: int) -> Amount:
-        """What committing `tx`, or rolling it back, settles: all of it that is staged."""
+        """The staged operations that a commit or rollback of `tx` settles."""
         opened = self._open.get(tx)
         return NOTHING if opened is None or not opened.staged else Amount(opened.operations, opened.bytes)
 
     # ---- operations ----------------------------------------------------------------------------------------------
 
     def begin(self, tx: int) -> OpenTransaction:
-        """The open transaction `tx`, begun now if it is not. Raises TransactionPreparedError if it is prepared."""
+        """The open transaction `tx`, which begins now if it is not open. Raises TransactionPreparedError if it is
+        prepared."""
         check_tx(tx)
         opened = self._open.get(tx)
         if opened is None:
@@ -119,8 +121,8 @@ class TransactionAcceptance:
         return opened
 
     def operate(self, ops: Sequence[Append]) -> list[Append]:
-        """Accept operations of one transaction that belong together: all or, with the error of the first refused one,
-        none. Returns what is appended now: nothing while the transaction is buffered."""
+        """Accept operations of one transaction that belong together: all of them, or none with the error of the first
+        one refused. Returns the operations to append now: none while the transaction is buffered."""
         tx = ops[0].tx
         known = self.is_open(tx)
         opened = self.begin(tx)
@@ -151,8 +153,8 @@ class TransactionAcceptance:
     # ---- settlement ----------------------------------------------------------------------------------------------
 
     def prepare(self, tx: int, data: bytes, then: Sequence[PlainOperation] = ()) -> list[Append]:
-        """Prepare `tx`, begun now if it is not open: what is still to be staged, a PREPARE for every shard that it
-        touches and for its home shard, and plain operations behind them."""
+        """Prepare `tx`, which begins now if it is not open. Returns its operations that are not staged yet, a PREPARE
+        for every shard that it touches and for its home shard, and plain operations after them."""
         check_data(data, self._limits.data_bytes_max)
         known = self.is_open(tx)
         opened = self.begin(tx)
@@ -173,7 +175,8 @@ class TransactionAcceptance:
         return appends + self._plain(then)
 
     def commit(self, tx: int, then: Sequence[PlainOperation] = ()) -> list[Append]:
-        """Commit `tx`: its operations, or a COMMIT for every shard that it touches, with plain operations behind."""
+        """Commit `tx`. Returns its buffered operations, or a COMMIT for every shard that it touches, and plain
+        operations after them."""
         require_type("tx", tx, int)
         self._check_then(tx, then)
         opened = self._settled(tx)
@@ -192,7 +195,7 @@ class TransactionAcceptance:
         return _without_cancelled([op._replace(tx=0) for op in opened.buffered] + appends)
 
     def rollback(self, tx: int) -> list[Append]:
-        """Roll `tx` back: nothing if it was buffered, else a ROLLBACK for every shard that it touches."""
+        """Roll `tx` back. Returns nothing if it was buffered, else a ROLLBACK for every shard that it touches."""
         require_type("tx", tx, int)
         opened = self._settled(tx)
         return _settling(ROLLBACK, opened) if opened.staged else []
@@ -209,14 +212,14 @@ class TransactionAcceptance:
         return opened
 
     def _plain(self, operations: Sequence[PlainOperation]) -> list[Append]:
-        """The operations outside of transactions, each in its record's shard."""
+        """The operations as plain ones, each in its record's shard."""
         return [Append(shard_of(operation[1], self._shards), *operation) for operation in operations]
 
     # ---- refusals ------------------------------------------------------------------------------------------------
 
     def _check(self, op: Append, opened: OpenTransaction, there: dict[int, bool]) -> None:
-        """Raises what refuses an operation. `there` says which records exist after the operations before it that are
-        not taken yet; what this one does to its record is added to it."""
+        """Raises the error that refuses an operation. `there` says which records exist after the operations checked
+        before it, and is updated by this one."""
         exists = there.get(op.id, op.id in opened.added or (op.id in self._records and op.id not in opened.deleted))
         if op.type == ADD and exists:
             raise RecordExistsError(f"record {op.id} exists")
@@ -229,7 +232,7 @@ class TransactionAcceptance:
             there[op.id] = op.type == ADD
 
     def _check_then(self, tx: int, then: Sequence[PlainOperation]) -> None:
-        """Raises what refuses an operation that is to follow the commit of `tx`."""
+        """Raises the error that refuses an operation that shall follow the commit of `tx`."""
         opened = self._open.get(tx)
         there: dict[int, bool] = {}
         if opened is not None:
@@ -248,7 +251,7 @@ class TransactionAcceptance:
                 there[record_id] = type_ == ADD
 
     def _check_bounds(self, opened: OpenTransaction, ops: Sequence[Append]) -> None:
-        """Raises FullError for more than may be staged: of one transaction, and of all."""
+        """Raises FullError if more would be staged than one transaction, or all together, may stage."""
         limits, operations, size = self._limits, len(ops), sum([op.size for op in ops])
         if (
             opened.operations + operations > limits.staged_operations_max
@@ -267,10 +270,10 @@ class TransactionAcceptance:
                 "staged transactions are at their limit: settle some (staged_total_operations_max, _bytes_max)"
             )
 
-    # ---- what is taken and staged ----------------------------------------------------------------------------------
+    # ---- taking and staging -----------------------------------------------------------------------------------------
 
     def _take(self, op: Append, opened: OpenTransaction) -> None:
-        """Lock what the operation needs, and note what it does."""
+        """Take the locks that the operation needs, and note its effect."""
         opened.operations += 1
         opened.bytes += op.size
         if op.type == UPDATE:
@@ -306,7 +309,7 @@ def _settling(type_: OperationType.ValueType, opened: OpenTransaction) -> list[A
 
 
 def _without_cancelled(ops: list[Append]) -> list[Append]:
-    """The operations, less those of records that the same transaction both adds and deletes, from add to delete."""
+    """The operations without those on records that the same transaction both adds and deletes."""
     since_add: dict[int, list[int]] = {}
     cancelled: set[int] = set()
     for place, op in enumerate(ops):

@@ -1,4 +1,4 @@
-"""Appends inside transactions, and the completions of their operations: each completes as its transaction does."""
+"""Appends inside transactions, and the completions of their operations, which are told the transaction's outcome."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from journal.wire.ids import shard_of
 
 
 class TransactionAppends:
-    """Transactions of one activation at a time. Thread-safe, but for `take_pending`."""
+    """The transactions of one activation at a time. Thread-safe, except `take_pending`."""
 
     def __init__(self, intake: Intake, issued: Issued, shards: int, limits: Limits) -> None:
         self._intake = intake
@@ -23,10 +23,10 @@ class TransactionAppends:
         self._shards = shards
         self._data_bytes_max = limits.data_bytes_max
         self._completions: dict[int, Completion] = {}
-        """By open transaction."""
+        """The completion of each open transaction."""
 
     def begin(self, tx: int | None = None) -> int:
-        """Begin a transaction: `tx`, or one with a number that is free."""
+        """Begin a transaction with the number `tx`, or with a free number."""
         with self._intake.lock:
             accepted = self._intake.require_active().transactions
             if tx is None:
@@ -62,7 +62,7 @@ class TransactionAppends:
         intake.require_room(waiting + len(ops), size + sum([op.size for op in ops]))
         intake.put(accepted.operate(ops))
         completion = self._completions.get(tx)
-        if completion is None:  # no setdefault: making a completion costs more than the rest of this
+        if completion is None:  # no setdefault, because making an unused completion costs more than the rest of this
             completion = self._completions[tx] = Completion()
         return completion
 
@@ -89,7 +89,7 @@ class TransactionAppends:
                     completion.add_callback(of_operations.resolve)
                 group.settle(settled)
                 return completion
-        if of_operations is not None:  # calls back at once, and not under the lock: whoever is called may append
+        if of_operations is not None:  # the callbacks run at once, so the lock must be free: a callback may append
             of_operations.resolve()
         return completed()
 
@@ -106,14 +106,14 @@ class TransactionAppends:
             if of_operations is None:
                 return completion
             rolled_back = RolledBackError(f"transaction {tx} was rolled back")
-            if in_doubt:  # and is again, if a crash comes before that is durable
+            if in_doubt:  # after a crash before the outcome is durable, the transaction is in doubt again
                 completion.add_callback(lambda error: of_operations.resolve(error or rolled_back))
                 return completion
         of_operations.resolve(rolled_back)
         return completion
 
     def take_pending(self, in_doubt: Iterable[int]) -> tuple[list[Completion], dict[int, Completion]]:
-        """The completions that nothing will resolve any more, and by transaction those of transactions in doubt, which
+        """The completions that nothing will resolve any more, and those of transactions in doubt by transaction, which
         another node settles. The caller holds the lock."""
         doubtful = {tx: self._completions.pop(tx) for tx in in_doubt if tx in self._completions}
         pending = [*self._completions.values()]

@@ -1,4 +1,4 @@
-"""What appends need of the writer of their groups, and what an activation gives them."""
+"""The writer of groups as appends use it, and the result of an activation that appends need."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from journal.process.clocks import Moment
 
 
 class GroupWriter(Protocol):
-    """The writer of one activation, as appends see it."""
+    """The writer of one activation, with the methods that appends call."""
 
     claim: Claim
     numbers: FrameNumbers
@@ -20,17 +20,18 @@ class GroupWriter(Protocol):
 
     @property
     def recoveries(self) -> Recoveries:
-        """What the writer had to do over so far."""
+        """The numbers of the writer's recoveries so far."""
 
     def write(self, group: Group, joining: Joining) -> None:
-        """Commit a group, and those that join it, and tell their completions. What it raises, they were told before."""
+        """Commit a group, and the groups that join its transaction, and tell their completions. An error is told to the
+        completions before it is raised."""
 
     def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Activated:
-    """All that appends need of an activation."""
+    """All results of an activation that appends need."""
 
     writer: GroupWriter
     acceptance: Acceptance
@@ -46,22 +47,22 @@ class Claim(NamedTuple):
 
 
 class Recoveries(NamedTuple):
-    """What an activation had to do over since it began."""
+    """Numbers of recoveries since an activation began."""
 
     times: int = 0
-    """How often check, init, check followed a commit."""
+    """How many times check, init, check followed a commit."""
     checks: int = 0
-    """How often the epoch counter was read."""
+    """How many times the epoch counter was read."""
     inits: int = 0
-    """How many producers were initialised; all but the newest are lost."""
+    """How many producers were initialised. Only the newest is still in use."""
 
 
 class Joining(Protocol):
     """A callable that gives the next group that has gathered, if it may join a transaction."""
 
     def __call__(self, operations: int, size: int, *, complete: bool) -> Group | None:
-        """The next group, or None. The transaction has `operations` already, and takes at most `size` bytes more. With
-        `complete` only a group into which nothing more goes is given."""
+        """The next group, or None if there is none that may join. The transaction has `operations` already, and room
+        for `size` bytes. With `complete` only a group that takes no more appends is given."""
 
 
 def nothing_joins(operations: int, size: int, *, complete: bool) -> Group | None:

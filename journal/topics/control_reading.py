@@ -1,8 +1,9 @@
-"""Reading the control rows: once, again and again as they change, or behind a write that proves what was read.
+"""Reading the control rows: once, continuously as they change, or after a write that proves that the read is complete.
 
 The partition is compacted and small, so a reader starts at its beginning and reads to its high watermark. The high
-watermark is asked for without read_committed, and then waited for with it: an open transaction in the partition, even
-another writer's, is waited out. So the newest committed epoch is seen, whoever holds the last stable offset back.
+watermark is asked for without read_committed, and then waited for with it: the reader waits until open transactions in
+the partition have ended, also those of other writers. So it sees the newest committed epoch, although an open
+transaction holds the last stable offset back.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from journal.topics.names import control_topic
 
 
 class ControlWatcher:
-    """The control rows as they change. One thread uses it. After an error of Kafka's, close it and make another."""
+    """The control rows as they change. One thread uses it. After an error of Kafka, close it and make another."""
 
     def __init__(
         self, kafka: Kafka, journal: str, clock: Clock, *, wait_ms: int = READ_MS, repairing: bool = False
@@ -33,10 +34,10 @@ class ControlWatcher:
         self._reader: Reader | None = None
         self._records: dict[bytes, LogRecord] = {}
         self.rows = ControlRows()
-        """The rows as they were last read."""
+        """The rows of the last reading."""
 
     def catch_up(self, timeout_s: float, *, beyond: int = -1) -> ControlRows:
-        """The rows up to the high watermark of now, and beyond an offset that is known to be written. Raises
+        """Read the rows up to the present high watermark, and beyond an offset that is known to be written. Raises
         DeadlineError after `timeout_s`."""
         until = self._clock() + timeout_s
         unfiltered = self._kafka.reader(self._topic, committed=False, wait_ms=LOOK_MS)
@@ -60,7 +61,8 @@ class ControlWatcher:
         return self.rows
 
     def poll(self, timeout_s: float) -> bool:
-        """Read what has come since, and wait at most `timeout_s` for the first of it. True if rows changed.
+        """Read the rows that have come since, and wait at most `timeout_s` for the first one. True if rows have
+        changed.
 
         Call it after `catch_up`.
         """
@@ -100,7 +102,7 @@ class ControlWatcher:
 
 
 def read_control(kafka: Kafka, journal: str, clock: Clock, timeout_s: float) -> ControlRows:
-    """The control rows up to the high watermark of now. Raises DeadlineError after `timeout_s`."""
+    """Read the control rows up to the present high watermark. Raises DeadlineError after `timeout_s`."""
     watcher = ControlWatcher(kafka, journal, clock, wait_ms=LOOK_MS)
     try:
         return watcher.catch_up(timeout_s)
@@ -111,10 +113,10 @@ def read_control(kafka: Kafka, journal: str, clock: Clock, timeout_s: float) -> 
 def prove_control(
     kafka: Kafka, journal: str, clock: Clock, timeout_s: float, *, repairing: bool = False
 ) -> ControlRows:
-    """The control rows of now, read behind a write that all replicas in sync have acknowledged.
+    """Read the control rows after a write that all replicas in sync have acknowledged.
 
-    They contain whatever was committed before the call: a leader that was deposed can neither acknowledge the write nor
-    give it to a reader. Raises OperatingError, which means that nothing is proven. `repairing` is that of
+    They contain everything that was committed before the call, because a deposed leader can neither acknowledge the
+    write nor show it to a reader. Raises OperatingError, which means that nothing is proven. `repairing` is that of
     `ControlWatcher`.
     """
     producer = kafka.plain_producer()
@@ -132,7 +134,7 @@ def prove_control(
 
 
 def control_lost(journal: str, what: str) -> ControlLostError:
-    """The error for control rows that have lost what was acknowledged. It names the command that mends them."""
+    """The error for control rows that have lost acknowledged records. It names the command that mends them."""
     topic = control_topic(journal)
     return ControlLostError(
         f"{what}: the control rows have lost what was acknowledged. `kafka-journal repair control -j {journal}` writes "

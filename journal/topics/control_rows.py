@@ -52,19 +52,20 @@ class ControlRows:
     released: Released | None = None
     destroyed: Destroyed | None = None
     skips: dict[tuple[int, int], SkipRequest] = field(default_factory=dict)
-    """By shard and WAL offset."""
+    """Requests to skip a frame, by shard and WAL offset."""
     hand_over: HandOver | None = None
     nodes: dict[str, NodeRow] = field(default_factory=dict)
     archives: dict[int, Archive] = field(default_factory=dict)
     trims: dict[int, Trim] = field(default_factory=dict)
     route_skips: dict[tuple[int, int], SkipRequest] = field(default_factory=dict)
-    """By shard and WAL offset."""
+    """Requests to leave out messages that no route can send, by shard and WAL offset."""
     routes: dict[int, RoutesReport] = field(default_factory=dict)
     sources: SourcesReport | None = None
     source_topics: dict[str, SourceTopics | None] = field(default_factory=dict)
-    """By source. None means that the row cannot be read, which stops that source."""
+    """The topics that each source has begun, by source. None means that the row cannot be read, which stops that
+    source."""
     unreadable: dict[bytes, RowError] = field(default_factory=dict)
-    """By key, the rows that an activation depends on and that cannot be read. Only `repair control` works with some."""
+    """Unreadable rows that an activation depends on, by key. Only `repair control` continues in spite of them."""
 
     def require_identity(self, journal: str) -> Identity:
         """The identity. Raises NoJournalError for a journal that `init` has not made, and TopicError for one that
@@ -89,7 +90,7 @@ def destroyed_journal(journal: str, row: Destroyed) -> TopicError:
 
 
 Entry = Callable[[LogRecord, Any], tuple[object, object]]
-"""Gives a row's key and value in the dictionary that its field is."""
+"""A function that gives the key and the value of a row in the dictionary of its field."""
 
 
 class _RowKind(NamedTuple):
@@ -100,7 +101,7 @@ class _RowKind(NamedTuple):
     is_needed: bool
     """Whether an activation depends on such a row."""
     entry: Entry | None = None
-    """None for a field that one row alone fills."""
+    """The function for a field with many rows; None for a field with a single row."""
 
 
 def _of_shard(_: LogRecord, row: Any) -> tuple[object, object]:
@@ -138,7 +139,7 @@ _KINDS: dict[bytes, _RowKind] = {
 
 
 def decode_rows(topic: str, records: Iterable[LogRecord]) -> ControlRows:
-    """The rows that the newest record of each key makes. Raises RowError for an identity of another format."""
+    """The rows made from the newest record of each key. Raises RowError for an identity of another format."""
     rows: dict[str, Any] = {}
     unreadable: dict[bytes, RowError] = {}
     for record in records:

@@ -1,4 +1,5 @@
-"""Topics of others that a journal's transactions write to: what they must be, and the commands that make them so."""
+"""Topics of others that a journal's transactions write to: the settings that they need, and the commands that change
+them."""
 
 from __future__ import annotations
 
@@ -9,8 +10,9 @@ from journal.settings import JournalSettings
 from journal.topics.commands import config_command, create_command
 
 TIMESTAMP_BEFORE_MS_MIN = 60_000
-"""Least value that a topic's message.timestamp.before.max.ms may have. Brokers also apply that setting to the markers
-that end transactions. A marker that came too late is never written again, and its transactional id is blocked."""
+"""The least value of message.timestamp.before.max.ms that a topic may have. Brokers apply this setting also to the
+markers that end transactions. A marker that is refused as too old is never written again, and its transactional id
+stays blocked."""
 
 _UNBOUNDED = 2**63 - 1
 
@@ -52,15 +54,15 @@ def fault_of_topic(settings: JournalSettings, topic: str, state: TopicState | No
 
 
 def _timestamp_bound(state: TopicState) -> tuple[str, int]:
-    """What bounds the age of a topic's records, and to how many ms. Brokers before 4.0 have an older setting beside it,
-    which counts where the newer one bounds nothing."""
+    """The setting that bounds the age of a topic's records, and its value in ms. Brokers before 4.0 also have an older
+    setting, which applies if the newer one sets no bound."""
     newer, older = "message.timestamp.before.max.ms", "message.timestamp.difference.max.ms"
     bounds = {name: int(state.config.get(name, _UNBOUNDED)) for name in (newer, older)}
     return (older, bounds[older]) if bounds[newer] == _UNBOUNDED > bounds[older] else (newer, bounds[newer])
 
 
 def hidden_topic(settings: JournalSettings, topic: str, error: KafkaRefusedError) -> str:
-    """What to say of a topic that the cluster does not let us look at."""
+    """The text about a topic that the cluster does not let us see."""
     return f"{error}: {_allow(settings, topic, 'Describe', 'DescribeConfigs', 'Write')}"
 
 

@@ -1,7 +1,7 @@
 """The journal's topics and identity: made by `init`, checked at every start.
 
-A journal whose topics could lose what it was promised, or whose control rows would grow to be slow to read, is refused
-with the commands that mend all of it.
+A journal is refused if its topics could lose acknowledged records, or if its control rows would become slow to read.
+The error has the commands that mend all faults.
 """
 
 from __future__ import annotations
@@ -35,11 +35,12 @@ def init_journal(
     timeout_s: float,
     change_shards: bool = False,
 ) -> ControlRows:
-    """Make what is missing of the journal, and check all of it. Killed in between, a second run completes it; all that
-    run at once give the same identity. What is there already is checked before anything is written.
+    """Make the missing topics and the identity of a journal, and check all of them. If it is killed, a second run
+    completes it; several runs at the same time give the same identity. Existing topics are checked before anything is
+    written.
 
-    `change_shards`: an identity with another number of shards than the settings' gives way, while nothing has been
-    written to the journal."""
+    `change_shards`: an identity with another number of shards is replaced, if nothing was written to the journal yet.
+    """
     name = settings.journal
 
     def made() -> Identity:
@@ -80,8 +81,8 @@ def _create(cluster: Cluster, topic: RequiredTopic, timeout_s: float) -> None:
 
 
 def _rows(kafka: Kafka, cluster: Cluster, journal: str, clock: Clock, timeout_s: float) -> ControlRows:
-    """The control rows, which have no identity only if nothing was ever written to the journal. Raises ControlLostError
-    if they lack one beside a WAL, or tables, that have something."""
+    """The control rows. They have no identity only if nothing was ever written to the journal. Raises ControlLostError
+    if they have none although the WAL or the tables have records."""
     control = control_topic(journal)
     is_there = control in cluster.describe([control], timeout_s)
     rows = read_control(kafka, journal, clock, timeout_s) if is_there else ControlRows()
@@ -93,7 +94,7 @@ def _rows(kafka: Kafka, cluster: Cluster, journal: str, clock: Clock, timeout_s:
 
 
 def _has_records(kafka: Kafka, cluster: Cluster, journal: str, timeout_s: float) -> bool:
-    """Whether the WAL or the table ever had any."""
+    """Whether the WAL or the table ever had records."""
     for topic, state in cluster.describe([wal_topic(journal), table_topic(journal)], timeout_s).items():
         with closing(kafka.reader(topic, committed=False, wait_ms=LOOK_MS)) as reader:
             if any(reader.start_and_end(partition, timeout_s)[1] for partition in range(state.partitions)):
@@ -109,7 +110,7 @@ def _identified(
     clock: Clock,
     timeout_s: float,
 ) -> ControlRows:
-    """The control rows with an identity, for good: the one that is there, else, or if that is due, the one `made`."""
+    """The control rows with their final identity: the existing one or, if one is due, the one from `made`."""
     until = clock() + timeout_s
     while True:
         rows = read_control(kafka, journal, clock, timeout_s)
@@ -132,8 +133,9 @@ def _write_identity(
     clock: Clock,
     timeout_s: float,
 ) -> ControlRows | None:
-    """Write the identity, if it is still due; else give the rows. Who wrote one before the init, or was active, is seen
-    by the check behind it, whichever leader answers; who would later has fenced this producer first."""
+    """Write the identity if it is still due; returns the rows if it is not. A node that wrote an identity or was active
+    before our init is noticed by the check after it, even if a deposed leader answers; a later one fences this
+    producer."""
     producer = kafka.transactional_producer(writer_id(journal))
     try:
         producer.init(timeout_s)
@@ -148,7 +150,7 @@ def _write_identity(
 
 
 def open_journal(kafka: Kafka, settings: JournalSettings, *, clock: Clock, timeout_s: float) -> ControlRows:
-    """The control rows of a journal that `init` made, after checking its topics.
+    """The control rows of a journal that `init` has made. Its topics are checked first.
 
     Raises NoJournalError, TopicError, ControlLostError."""
     with closing(kafka.cluster()) as cluster:
@@ -162,7 +164,7 @@ def open_journal(kafka: Kafka, settings: JournalSettings, *, clock: Clock, timeo
 
 
 def check_journal(cluster: Cluster, settings: JournalSettings, identity: Identity, timeout_s: float) -> None:
-    """Raises one TopicError for all that is not as the journal needs it, with what mends it."""
+    """Raises one TopicError for all faults of the journal's topics, with the commands that mend them."""
     topics = required_topics(settings, identity.shards)
     found = cluster.describe([topic.name for topic in topics], timeout_s)
     if faults := faults_of(settings, topics, found, unused=False):
@@ -173,7 +175,7 @@ def check_journal(cluster: Cluster, settings: JournalSettings, identity: Identit
 def _check_what_is_there(
     kafka: Kafka, cluster: Cluster, settings: JournalSettings, rows: ControlRows, shards: int, timeout_s: float
 ) -> None:
-    """Check the topics that a journal has before `init` makes the others, which is to have `shards`."""
+    """Check the topics that a journal has already, before `init` makes the others. The journal shall have `shards`."""
     required = required_topics(settings, shards)
     found = cluster.describe([topic.name for topic in required], timeout_s)
     topics = [topic for topic in required if topic.name in found]
@@ -188,7 +190,7 @@ def _check_what_is_there(
 
 
 def _as_it_is(settings: JournalSettings, shards: int, found: Collection[int]) -> str:
-    """The advice for topics that have another number of partitions, but all the same one."""
+    """The advice for topics that all have the same, but another, number of partitions."""
     if len(found) != 1 or shards in found:
         return ""
     return f"or take that number of partitions: kafka-journal init -j {settings.journal} --shards {min(found)}"

@@ -1,7 +1,7 @@
 """Reading partitions without a copy: a shard's newest mark, found from the end of its table partition, and plain scans.
 
-Rows and the mark behind them are one transaction, so the newest mark lies a few offsets before the end; it is looked
-for backwards in growing steps, whatever the table's size.
+Rows and the mark behind them are one transaction, so the newest mark lies a few offsets before the end. It is searched
+backwards in growing steps, so the table's size does not matter.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _GROWTH = 16
 
 
 class FoundMark(NamedTuple):
-    """A shard's newest mark (one with offset -1 before the first), where its row is (-1: nowhere), where the partition
-    ended when it was looked for (committed rows in between belong to no checkpoint), when the row was appended, in ms
-    since 1970 by the broker's clock, and what the next mark calls it."""
+    """A shard's newest mark (with offset -1 if there is none yet); the offset of its row (-1 if there is none); the end
+    of the partition at the time of the search (committed rows in between belong to no checkpoint); when the row was
+    appended, in ms since 1970 by the broker's clock; and the name that the next mark must give as its predecessor."""
 
     mark: Mark
     place: int
@@ -35,7 +35,8 @@ class FoundMark(NamedTuple):
 
 
 def mark_of(topic: str, record: LogRecord) -> Mark:
-    """The mark in a row of its own key. Raises RowError for one that is none, or another shard's."""
+    """The mark in a row with its shard's mark key. Raises RowError for bytes that are no mark, or the mark of another
+    shard."""
     try:
         mark = Mark.FromString(record.value or b"")
     except DecodeError as error:
@@ -52,7 +53,7 @@ def records_between(
 ) -> Iterator[LogRecord]:
     """Records of one partition from offset `start` to before `end`, in bounded memory.
 
-    Raises DeadlineError (which names the partition by `name`) when nothing moves for `stall_s`.
+    Raises DeadlineError (which names the partition by `name`) if no record arrives for `stall_s`.
     """
     if start >= end:
         return
@@ -81,8 +82,8 @@ class MarkReader:
         """The newest committed mark. Raises RowError for one that does not parse, and for rows without any mark: the
         cleaner had dropped all marks but the newest, and then Kafka has lost the partition's end.
 
-        While it is looked for, the cleaner may drop it for a newer one, and with it all others: none is there only if
-        there is none and the partition still ends where it did. DeadlineError if that is not known in time.
+        During the search the cleaner may drop the mark because a newer one was written. So the answer is "no mark" only
+        if none was found and the partition has not grown meanwhile. Raises DeadlineError if this is not known in time.
         """
         until = self._clock() + timeout_s
         start, end = self._reader.start_and_end(shard, timeout_s)
@@ -101,7 +102,7 @@ class MarkReader:
                 raise DeadlineError(f"{self._topic}[{shard}]: no mark was found in {timeout_s:g} s, and rows go on")
 
     def newest_of(self, shards: Collection[int], timeout_s: float) -> dict[int, FoundMark]:
-        """`newest` of many shards. Where it lies near the end, as all do that workers write, they are read together."""
+        """`newest` of many shards. Marks near the end of their partitions, as workers write them, are read together."""
         until = self._clock() + timeout_s
         bounds = self._reader.bounds(tuple(shards), timeout_s)
         looks = {shard: max(start, end - _FIRST_LOOK_OFFSETS) for shard, (start, end) in bounds.items() if start < end}

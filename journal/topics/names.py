@@ -19,13 +19,13 @@ def control_topic(journal: str) -> str:
 
 
 def memory_topic(journal: str, agent: str) -> str:
-    """What an `on_change` agent remembers, and where it stands in the table."""
+    """The topic with the memory of an `on_change` agent: its state, and its position in the table."""
     return f"{journal}.agent.{agent}"
 
 
 class OwnTopics:
-    """The journal's topics, agents' memories and what Faust keeps of tables: nobody else's to write, and no route's
-    target or source."""
+    """The journal's topics, the memories of agents and the topics of Faust's tables. No route or source may use
+    them."""
 
     __slots__ = ("_beginnings", "_names")
 

@@ -1,7 +1,7 @@
 """The topics of a journal, with every setting that they need and the reason for it.
 
-This one list is what `init` makes, what every start checks, what `init --dry-run` prints, and what the table in
-docs/OPERATIONS.md, "Topics that somebody else makes", says.
+`init` makes the topics of this list, every start checks them, and `init --dry-run` prints them. The table in
+docs/OPERATIONS.md, "Topics that somebody else makes", is the same list.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CONTROL_SEGMENT_BYTES_MIN = 4 * 1024 * 1024
 
 
 class Bound(Enum):
-    """How a topic's value must relate to the one that the journal asks for."""
+    """How a topic's value must compare with the value that the journal asks for."""
 
     EXACTLY = "exactly"
     AT_LEAST = "at least"
@@ -36,7 +36,7 @@ class RequiredSetting(NamedTuple):
     """Our own setting that the value comes from, where there is one."""
 
     def is_met_by(self, value: str) -> bool:
-        """Whether a topic's value is at least as safe, or as small, as the one that the journal asks for."""
+        """Whether a topic's value is at least as safe, or as small, as the required one."""
         if self.bound is Bound.EXACTLY:
             return value == self.value
         if not value.isdigit():
@@ -60,7 +60,7 @@ class RequiredTopic(NamedTuple):
 
 
 def required_topics(settings: JournalSettings, shards: int) -> list[RequiredTopic]:
-    """The topics of a journal with so many shards: WAL, table and control topic."""
+    """The topics of a journal with this number of shards: WAL, table and control topic."""
     name, replication = settings.journal, settings.replication
     compacted = _safe(settings) | _compacted(settings)
     return [

@@ -1,4 +1,4 @@
-"""What is wrong with the topics of a journal: all of it at once, each topic with the command that mends it."""
+"""The faults of a journal's topics, all at once, each topic with the command that mends it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from journal.topics.required_topics import RequiredTopic
 
 
 class SettingFault(NamedTuple):
-    """A setting of a topic that is not as the journal needs it."""
+    """A setting of a topic that differs from what the journal needs."""
 
     key: str
     value: str
@@ -24,14 +24,14 @@ class SettingFault(NamedTuple):
 
 
 class TopicFault(NamedTuple):
-    """A topic that is not as the journal needs it."""
+    """A topic that differs from what the journal needs."""
 
     topic: str
     reasons: Sequence[str]
-    """What is wrong besides settings."""
+    """Faults other than those of settings."""
     settings: Sequence[SettingFault]
     mend: str
-    """The command that mends all of it, or advice where no command does."""
+    """The command that mends all of them, or advice if no command does."""
 
     def __str__(self) -> str:
         settings = [f"{each.key}={each.value or 'nothing'} and needs {each.needed}" for each in self.settings]
@@ -45,8 +45,8 @@ class TopicFault(NamedTuple):
 def faults_of(
     settings: JournalSettings, topics: Iterable[RequiredTopic], found: Mapping[str, TopicState], *, unused: bool
 ) -> list[TopicFault]:
-    """What is wrong with each of a journal's topics, which are `found` on the cluster or missing. A topic of a journal
-    that is `unused`, to which nothing has been written, can be deleted and made anew."""
+    """The faults of each of a journal's topics. `found` are those that exist on the cluster. Topics of a journal that
+    is `unused`, because nothing was written to it, can be deleted and made again."""
     judge = _fault_of_unused if unused else _fault_of_used
     faults = []
     for topic in topics:

@@ -34,11 +34,11 @@ class BranchState(Enum):
     ACTIVE = "active"  # at least one session works in it
     IDLE = "idle"  # no session works in it: all have ended or suspended
     DOOMED = "doomed"  # failed or timed out: it can only be rolled back
-    PREPARING = "preparing"  # its prepare is not known to be durable yet
+    PREPARING = "preparing"  # its prepare was sent, and may not be durable yet
     PREPARED = "prepared"  # in doubt
-    COMMITTING = "committing"  # its commit is not known to be durable yet
+    COMMITTING = "committing"  # its commit was sent, and may not be durable yet
     ROLLING_BACK = "rolling back"
-    ENDED = "ended"  # settled, and no longer known
+    ENDED = "ended"  # settled, and forgotten by the resource
 
 
 _S = BranchState
@@ -65,28 +65,30 @@ class Branch:
     xid: Xid
     state: BranchState = BranchState.ACTIVE
     tx: int = 0
-    """The number of the transaction in the store; 0 until a session asks for it."""
+    """The number of the transaction in the store; 0 until a session needs it."""
     deadline_ms: float = math.inf
-    """When the branch times out, unless it is prepared before; by a clock that is never set."""
+    """When the branch times out unless it is prepared before, by a monotonic clock."""
     since_ms: float = 0.0
     """When the branch was prepared, as far as this process knows."""
     not_durable: NotDurable = NOTHING
-    """What a crash would lose of the branch, if this process has prepared it."""
+    """The parts of the branch's work that a crash would lose, if this process has prepared it."""
     working: set[Hashable] = field(default_factory=set)
     """Sessions that work in it (X/Open: active associations)."""
     suspended: set[Hashable] = field(default_factory=set)
     """Sessions that have suspended their work in it."""
     doomed_as: XaCode = XaCode.RBROLLBACK
     debts: int = 0
-    """How often the branch was doomed, or left by a session while doomed: each time a rollback is owed for its work."""
+    """How many rollbacks the branch needs: one when it was doomed, and one for each session that left it while
+    doomed."""
     paid: int = 0
     """How many of the owed rollbacks have been made."""
     prepared: bool = False
-    """Whether the prepare is durable: a load would find it in doubt, until what settles it is durable too."""
+    """Whether the prepare is durable. A load would then find the branch in doubt, until its settlement is durable
+    too."""
     pending: Waitable | None = None
-    """The completion of the prepare, commit or rollback under way, once it was accepted."""
+    """The completion of the prepare, commit or rollback that was accepted and is not durable yet."""
     rows: Sequence[KeptOutcome] = ()
-    """The outcome that the commit under way keeps."""
+    """The outcome records that the commit under way adds."""
 
     def become(self, state: BranchState) -> None:
         """Change the state; nothing else does. Raises XidError for a transition that the table does not have."""
@@ -95,18 +97,18 @@ class Branch:
         self.state = state
 
     def doom(self, code: XaCode) -> None:
-        """From now on the branch can only be rolled back; `code` is what other calls are told."""
+        """Note that the branch can only be rolled back from now on; other calls are told `code`."""
         self.become(BranchState.DOOMED)
         self.doomed_as = code
         self.debts += 1
 
     @property
     def owes_rollback(self) -> bool:
-        """Whether the branch is doomed, and may hold something that is not given back yet."""
+        """Whether the branch is doomed, and may still hold locks or messages of its transaction."""
         return self.paid < self.debts
 
     def expires(self, now_ms: float) -> bool:
-        """Whether the branch has timed out. One that is prepared, or about to be, does not time out."""
+        """Whether the branch has timed out. A branch that is prepared or preparing does not time out."""
         return self.deadline_ms <= now_ms and self.state in (BranchState.ACTIVE, BranchState.IDLE)
 
     def require_willing(self) -> None:
@@ -117,7 +119,8 @@ class Branch:
     # ---- sessions --------------------------------------------------------------------------------------------------
 
     def join(self, session: Hashable) -> None:
-        """One more session works in the branch. Raises XidError (PROTO) if it works or has suspended its work there."""
+        """Note that one more session works in the branch. Raises XidError (PROTO) if it works there already, or has
+        suspended its work there."""
         self.require_willing()
         if session in self.working:
             raise refusal(XaCode.PROTO, self.xid, "has this session at work already")
@@ -128,9 +131,11 @@ class Branch:
         self.working.add(session)
 
     def end(self, session: Hashable) -> None:
-        """A session that works in it, or has suspended its work, is done. Raises XidError (PROTO) for all others.
+        """Note that a session has ended its work, suspended or not. Raises XidError (PROTO) for a session without work
+        here.
 
-        A doomed branch gives back once more what was done until then: a journal begins its transaction anew.
+        A doomed branch then needs one more rollback, because the session may have begun the journal's transaction
+        again.
         """
         if session in self.suspended:
             self.suspended.remove(session)
@@ -140,9 +145,8 @@ class Branch:
             self.debts += 1
 
     def suspend(self, session: Hashable) -> None:
-        """A session suspends its work. Raises XidError: PROTO for one that does not work in the branch; a rollback
-        code if the branch is doomed: then the session has ended its work, and has nothing to resume.
-        """
+        """Note that a session suspends its work. Raises XidError: PROTO for a session that does not work in the branch;
+        a rollback code if the branch is doomed, and then the session's work has ended and cannot be resumed."""
         if self.state is BranchState.DOOMED and session in self.working:
             self.end(session)
             self.require_willing()
@@ -150,7 +154,7 @@ class Branch:
         self.suspended.add(session)
 
     def resume(self, session: Hashable) -> None:
-        """A session goes on with its work. Raises XidError (PROTO) for one that has not suspended it."""
+        """Note that a session resumes its work. Raises XidError (PROTO) for a session that has not suspended it."""
         if session not in self.suspended:
             raise refusal(XaCode.PROTO, self.xid, "was not suspended by this session")
         self.require_willing()
@@ -165,7 +169,7 @@ class Branch:
             self.become(BranchState.IDLE)
 
     def require_left(self) -> None:
-        """Raises XidError while a session works in the branch or has suspended its work."""
+        """Raises XidError while any session works in the branch or has suspended its work."""
         if self.working or self.suspended:
             raise refusal(
                 XaCode.PROTO,

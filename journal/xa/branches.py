@@ -19,7 +19,7 @@ class InDoubt(NamedTuple):
     xid: Xid
     tx: int
     since_ms: float
-    """When it was prepared, or loaded if its prepare does not say."""
+    """When the branch was prepared; when it was loaded if the prepare does not say."""
 
 
 class Branches:
@@ -48,7 +48,8 @@ class Branches:
     def begin(self, xid: Xid, session: Hashable, timeout_ms: float) -> None:
         """Add a branch, in which `session` works. Raises XidError (DUPID) for an xid in use, FullError over the bound.
 
-        At the bound, doomed branches that hold nothing any more make room: nobody may ever ask for them again.
+        At the bound, doomed branches that hold nothing any more are forgotten, because perhaps nobody will ever ask for
+        them.
         """
         if self.look(xid) is not None or self._outcomes.get(xid) is not None:
             raise refusal(XaCode.DUPID, xid, "is in use")
@@ -69,7 +70,7 @@ class Branches:
         return self._by_xid.get(xid)
 
     def require(self, xid: Xid) -> Branch:
-        """A branch. Raises XidError (NOTA) if there is none of that xid."""
+        """The branch of this xid. Raises XidError (NOTA) if there is none."""
         branch = self.look(xid)
         if branch is None:
             raise refusal(XaCode.NOTA, xid, "is not known")
@@ -87,15 +88,15 @@ class Branches:
         return sorted(found, key=lambda line: (line.since_ms, line.tx))
 
     def recoverable(self) -> list[Xid]:
-        """Branches that a load would find in doubt: also while their commit or rollback is on its way."""
+        """Branches that a load would find in doubt, also those whose commit or rollback is not durable yet."""
         return [branch.xid for branch in self.all() if branch.prepared]
 
     def owing(self) -> list[Branch]:
-        """Branches that are doomed and hold something that is not given back."""
+        """Branches that are doomed and still hold locks or messages."""
         return [branch for branch in self.all() if branch.state is BranchState.DOOMED and branch.owes_rollback]
 
     def under_way(self, xid: Xid, state: BranchState) -> Waitable | None:
-        """The completion of a branch's prepare or settlement that is not known to be durable; None if there is none."""
+        """The completion of a branch's prepare or settlement while it may not be durable yet; else None."""
         branch = self.look(xid)
         return branch.pending if branch is not None and branch.state is state else None
 

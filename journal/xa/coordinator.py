@@ -7,8 +7,9 @@
         store.send(message, ["queue"], tx=work.tx)
         coordinator.enlist(work, postgres).execute("INSERT ...")
 
-Which coordinators are gone is no guess: only the journal's active node can decide, so whatever an earlier activation
-began and did not decide, nobody will. `recover` settles it, and is safe to call at any time, by any node.
+Only the journal's active node can decide a transaction. So a transaction that an earlier activation began and did not
+decide will never be decided, and can be rolled back without a guess. `recover` does that, and is safe to call at any
+time, on any node.
 """
 
 from __future__ import annotations
@@ -50,16 +51,17 @@ class Recovery:
     committed: list[Xid] = field(default_factory=list)
     rolled_back: list[Xid] = field(default_factory=list)
     forgotten: list[Xid] = field(default_factory=list)
-    """Outcomes that are confirmed, or that no participant must hear of any more."""
+    """Outcomes that were forgotten, because they are confirmed or no participant needs them any more."""
     unreachable: list[str] = field(default_factory=list)
-    """Participants that could not be asked, or could not be told about all their branches: call again later."""
+    """Participants that did not answer, or could not be told about all their branches: call `recover` again later."""
 
 
 class Coordinator:
     """Coordinates distributed transactions. Thread-safe; each transaction that it begins is used by one thread."""
 
     def __init__(self, resource: XaResource, name: str, participants: Sequence[Participant], *, instance: str) -> None:
-        """`name` (a-z, 0-9, hyphen; at most 32) is this journal's among those that share a participant, and for ever.
+        """`name` (a-z, 0-9, hyphen; at most 32) distinguishes this journal from others that share a participant, and
+        must never change.
 
         `instance`, 16 random hexadecimal digits, is new for every activation, so that no xid is ever used twice.
         """
@@ -86,8 +88,8 @@ class Coordinator:
     def join(self, manager: Any, *, timeout_ms: float = math.inf) -> StoreDataManager:
         """Have the store take part in the current transaction of a manager of the `transaction` package.
 
-        Unless it votes within `timeout_ms` it can only abort; what it holds is given back by an abort or by
-        `XaResource.expire`, which an `InDoubtWatch` calls.
+        If the vote does not come within `timeout_ms`, the transaction can only abort. Its locks are released by an
+        abort, or by `XaResource.expire`, which an `InDoubtWatch` calls.
         """
         gtrid = b"%s%s.%x" % (self._prefix, self._instance, next(self._numbers))
         xid = make_xid(FORMAT_ID, gtrid, STORE)
@@ -127,11 +129,12 @@ class Coordinator:
     # ---- recovery --------------------------------------------------------------------------------------------------
 
     def recover(self) -> Recovery:
-        """Settle what earlier coordinators of this journal left, and what was decided and not confirmed.
+        """Settle the branches that earlier coordinators of this journal left, and those that were decided but not
+        confirmed.
 
-        What became of store branches that were settled by hand or by policy is forgotten once no participant has a
-        branch that would have to hear of it: one that is left out here must have none in doubt.
-        Raises the journal's errors (FencedError: another node is active, and will recover).
+        An outcome of a store branch that was settled by hand or by policy is forgotten when no participant has a branch
+        that needs it. So a participant that is left out here must have no branch in doubt. Raises the journal's errors
+        (FencedError if another node is active; that node will recover).
         """
         done = Recovery()
         with self._recovering:
@@ -140,7 +143,7 @@ class Coordinator:
                 left = self._is_left(line.xid) and self._resource.outcome(line.xid) is None
                 if left and line.xid.bqual == STORE:
                     self._roll_back(line.xid, done)
-            # read before any participant lists its branches, as the owed outcomes are
+            # these and the owed outcomes are read before any participant lists its branches
             by_hand = [kept for kept in self._resource.outcomes() if self._is_stores_own(kept)]
             untold: set[bytes] = set()
             all_asked = True
@@ -160,7 +163,7 @@ class Coordinator:
         return done
 
     def _roll_back(self, xid: Xid, done: Recovery) -> None:
-        """Roll back a branch of the store that nobody will decide, unless it was settled just now."""
+        """Roll back a branch of the store that nobody will decide. It may have been settled a moment ago."""
         try:
             self._resource.tpc_rollback(xid)
         except XidError as error:
@@ -173,7 +176,7 @@ class Coordinator:
 
         Raises _ParticipantError if the participant cannot be asked or told any more.
         """
-        # read before the branches are listed: an outcome without a branch has then been confirmed
+        # the outcomes are read before the branches are listed, so an outcome without a branch has been confirmed
         owed = [kept for kept in self._resource.outcomes() if self._is_owed(kept, participant)]
         with _asking(participant):
             connection = participant.connect()
@@ -181,7 +184,8 @@ class Coordinator:
             with _asking(participant):
                 found = self._branches_of(participant, connection)
             if any(self._fate(xid) is None for xid in found if self._is_left(xid)):
-                # only the active node knows that what has no outcome will get none; and it was one after the listing
+                # only the active node knows that a branch without an outcome will get none; this proves that it was
+                # active after the listing
                 self._resource.prove_active()
             untold = set()
             for xid, own in found.items():
@@ -216,9 +220,9 @@ class Coordinator:
         *,
         commit: bool,
     ) -> bool:
-        """Tell a branch; whether it knows now. Somebody else (its own transaction, another recovery) may have told it
-        meanwhile. Raises what is no answer about this branch: the next one would meet it, too.
-        """
+        """Settle a participant's branch; returns whether it is settled now. Another thread (its own transaction,
+        another recovery) may have done so meanwhile. Raises errors that do not concern this branch alone, because the
+        next branch would meet them too."""
         try:
             _tell(connection, own, commit=commit)
         except participant.errors as error:
@@ -232,7 +236,8 @@ class Coordinator:
         return True
 
     def _branches_of(self, participant: Participant, connection: TwoPhaseConnection) -> dict[Xid, Any]:
-        """Branches in doubt of a participant that a coordinator made: the xid, and what the connection calls it."""
+        """The branches in doubt of a participant that a coordinator made: each xid, and the connection's own form of
+        it."""
         found = {}
         for own in connection.tpc_recover():
             if own[0] != FORMAT_ID:
@@ -240,13 +245,13 @@ class Coordinator:
             try:
                 xid = make_xid(own[0], own[1], own[2])
             except XidError:
-                continue  # no coordinator made it
+                continue  # a coordinator makes no such xid
             if xid.bqual == participant.name.encode():
                 found[xid] = own
         return found
 
     def _is_left(self, xid: Xid) -> bool:
-        """Whether an xid is of a transaction of this journal that is not at work."""
+        """Whether an xid belongs to a transaction of this journal that no thread is working on."""
         with self._lock:
             at_work = xid.gtrid in self._at_work
         return xid.format_id == FORMAT_ID and xid.gtrid.startswith(self._prefix) and not at_work
@@ -255,12 +260,14 @@ class Coordinator:
         return kept.decision == COMMITTED and kept.xid.bqual == participant.name.encode() and self._is_left(kept.xid)
 
     def _is_stores_own(self, kept: KeptOutcome) -> bool:
-        """Whether the store's branch of an xid was settled without its coordinator, and the transaction is over."""
+        """Whether an outcome is of a store branch that was settled without its coordinator, and the transaction is
+        over."""
         settled = kept.decision in HEURISTIC and kept.xid.bqual == STORE and self._is_left(kept.xid)
         return settled and self._resource.state_of(kept.xid) is None
 
     def _fate(self, xid: Xid) -> Outcome.Decision.ValueType | None:
-        """The outcome for a branch: its own, or that of the store's branch if that was settled by hand."""
+        """The outcome for a branch: its own, or the one of the store's branch if that was settled by hand; None if
+        there is none."""
         for of in (xid, _stores(xid)):
             kept = self._resource.outcome(of)
             if kept is not None:
@@ -269,12 +276,12 @@ class Coordinator:
 
 
 class _ParticipantError(Exception):
-    """An error of a participant, kept apart from the journal's own errors, which may have the same type."""
+    """An error of a participant. It is kept apart from the journal's own errors, which may have the same type."""
 
 
 @contextmanager
 def _asking(participant: Participant) -> Iterator[None]:
-    """A context for calls of a participant alone. Raises _ParticipantError."""
+    """A context for calls that only concern a participant. Raises _ParticipantError."""
     try:
         yield
     except participant.errors as error:
@@ -282,7 +289,7 @@ def _asking(participant: Participant) -> Iterator[None]:
 
 
 def _tell(connection: TwoPhaseConnection, own: Any, *, commit: bool) -> None:
-    """Settle a branch. If it was settled by hand as was decided, the participant need not remember that any more."""
+    """Settle a branch. If it was settled by hand with the same outcome, the participant may forget that."""
     try:
         (connection.tpc_commit if commit else connection.tpc_rollback)(own)
     except XidError as error:
@@ -295,7 +302,7 @@ def _tell(connection: TwoPhaseConnection, own: Any, *, commit: bool) -> None:
 def _concerns_all(error: Exception) -> bool:
     """Whether an error says that a store is slow, full or gone, and not that it refused the branch.
 
-    The errors of databases are not known here.
+    For the errors of databases it is False, because they are not known here.
     """
     return isinstance(error, JournalError) and (isinstance(error, StateError) or not isinstance(error, CallerError))
 

@@ -6,8 +6,8 @@
                                                              commit, then forget theirs
 
 They are called in the order of their sort keys, and the store's is the lowest: so its commit comes first and decides.
-From when that commit is sent until its fate is known, and ever after, no other branch rolls back: what could not
-be finished stays in doubt, and `Coordinator.recover` settles it by the journal's outcome.
+Once that commit was sent, no other branch is rolled back here, also while the commit's outcome is unknown: a branch
+that could not be finished stays in doubt, and `Coordinator.recover` settles it by the journal's outcome.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from journal.xa.xid import AnyXid, Xid, as_xid, text
 log = logging.getLogger(__name__)
 
 _FIRST = "\0"
-"""The beginning of the store's sort key, which comes before the names of all other data managers."""
+"""A prefix of the store's sort key, so that it sorts before the names of all other data managers."""
 
 
 class Decision(Enum):
     """The state of a distributed transaction."""
 
-    OPEN = "open"  # nothing is decided: work, or preparing
+    OPEN = "open"  # nothing is decided: the transaction works or is preparing
     DECIDING = "deciding"  # the journal's commit was sent; after an error its outcome is unknown
     COMMITTED = "committed"
     ROLLED_BACK = "rolled back"
@@ -53,10 +53,12 @@ def valid_transition(now: Decision, then: Decision) -> bool:
 
 
 class StoreDataManager:
-    """The store's part in a transaction, and the state of the whole. Made by `Coordinator.join`; used by one thread."""
+    """The store's part in a transaction, and the state of the whole transaction. `Coordinator.join` makes it; one
+    thread uses it."""
 
     def __init__(self, resource: XaResource, xid: AnyXid, manager: Any, ended: Callable[[Xid], None]) -> None:
-        """`xid` is the branch, just begun. `ended` is called once nothing of the transaction is at work."""
+        """`xid` is the branch, which has just begun. `ended` is called once no thread works on the transaction any
+        more."""
         self.transaction_manager = manager
         self.xid = as_xid(xid)
         self._resource = resource
@@ -73,7 +75,7 @@ class StoreDataManager:
         return self._decision
 
     def enlist(self, participant: Participant, connection: TwoPhaseConnection, xid: AnyXid) -> BranchDataManager:
-        """Have a connection, on which the branch `xid` was begun, commit or roll back with the store."""
+        """Make a connection, on which the branch `xid` was begun, commit or roll back together with the store."""
         xid = as_xid(xid)
         if not self._enlisting:
             raise StateError("the transaction is committing or has ended: nothing can join it")
@@ -83,17 +85,18 @@ class StoreDataManager:
         return other
 
     def drop(self, other: BranchDataManager) -> None:
-        """Nothing was done in a branch: it has ended with its vote, and needs no decision."""
+        """Note that nothing was done in a branch. It has ended with its vote, and needs no decision."""
         self._others.remove(other)
 
     def left(self, xid: Xid) -> None:
-        """A branch is finished, as far as this transaction is concerned."""
+        """Note that this transaction has nothing more to do with a branch."""
         self._at_work.discard(xid)
         if not self._at_work:
             self._ended(self.xid)
 
     def confirmed(self, xid: Xid) -> None:
-        """A branch has committed: its outcome need not be kept. If this fails, recovery does it."""
+        """Note that a branch has committed, so that its outcome need not be kept. If forgetting it fails, a recovery
+        does it."""
         try:
             self._resource.forget(xid, wait=False)
         except JournalError as error:
@@ -108,11 +111,11 @@ class StoreDataManager:
         self._enlisting = False
 
     def commit(self, transaction: object) -> None:
-        """The work is done."""
+        """Nothing to do, because the work is done already."""
         self._resource.end(self.xid)
 
     def tpc_vote(self, transaction: object) -> None:
-        """First phase. Without other branches, and with nothing done in the store, there is nothing to decide."""
+        """First phase. Without other branches, and without work in the store, there is nothing to decide."""
         try:
             vote = self._resource.tpc_prepare(self.xid, deciding=bool(self._others))
         except XidError as error:
@@ -126,9 +129,8 @@ class StoreDataManager:
             log.info("xid %s is prepared; a crash before it is settled would take of it: %s", text(self.xid), lost)
 
     def tpc_finish(self, transaction: object) -> None:
-        """The decision. An error that leaves it open (the journal refused) is followed by `tpc_abort`; after any
-        other nobody here knows, and nothing is rolled back.
-        """
+        """The decision. If the journal refuses, the decision stays open, and `tpc_abort` follows. After any other error
+        the outcome is unknown here, and nothing is rolled back."""
         if self._decision is not Decision.COMMITTED:
             self._decide()
         self.left(self.xid)
@@ -144,7 +146,7 @@ class StoreDataManager:
         self._become(Decision.COMMITTED)
 
     def tpc_abort(self, transaction: object) -> None:
-        """Roll back what is not decided."""
+        """Roll back the branches, unless the commit is decided or may be."""
         self._enlisting = False
         try:
             if self._decision is Decision.OPEN:
@@ -157,9 +159,9 @@ class StoreDataManager:
     abort = tpc_abort
 
     def _fail(self) -> None:
-        """Doom the branch if it is not prepared: `XaResource.expire` makes up for a rollback that was refused."""
+        """Doom the branch if it is not prepared. If its rollback is refused, `XaResource.expire` makes it later."""
         state = self._resource.state_of(self.xid)
-        with suppress(XidError):  # it has timed out just now, and is doomed already
+        with suppress(XidError):  # the branch has timed out a moment ago, and is doomed already
             if state is BranchState.IDLE:
                 self._resource.join(self.xid)
             if state in (BranchState.IDLE, BranchState.ACTIVE):
@@ -173,7 +175,7 @@ class StoreDataManager:
 
 
 class BranchDataManager:
-    """Another resource's part in a transaction. Made by `Coordinator.enlist`."""
+    """Another resource's part in a transaction. `Coordinator.enlist` makes it."""
 
     def __init__(
         self, store: StoreDataManager, participant: Participant, connection: TwoPhaseConnection, xid: Xid
@@ -193,7 +195,7 @@ class BranchDataManager:
         """Nothing to do: the branch was begun when it was enlisted."""
 
     def commit(self, transaction: object) -> None:
-        """The work is done."""
+        """Nothing to do, because the work is done already."""
 
     def tpc_vote(self, transaction: object) -> None:
         """First phase. An error of the participant is a vote against the commit."""
@@ -202,7 +204,7 @@ class BranchDataManager:
             self._leave()
 
     def tpc_finish(self, transaction: object) -> None:
-        """Second phase. The commit is decided: after an error recovery finishes it."""
+        """Second phase. The commit is decided, so after an error a recovery finishes it."""
         if self._over:
             return
         try:

@@ -1,4 +1,4 @@
-"""What a load tells XA: branches in doubt and outcomes, collected beside another loader or alone."""
+"""The part of a load that XA needs: branches in doubt and outcomes, collected together with another loader or alone."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ class OutcomeFound(NamedTuple):
 
 @dataclass(slots=True)
 class XaRows:
-    """What a load found."""
+    """The branches in doubt and the outcomes that a load has found."""
 
     prepared: list[PreparedFound] = field(default_factory=list)
     outcomes: list[OutcomeFound] = field(default_factory=list)
 
 
 class XaLoader:
-    """A loader that collects what XA needs and passes everything on. `loaded` is complete after the activation."""
+    """A loader that collects what XA needs, and passes all calls on to another loader. `loaded` is complete after the
+    activation."""
 
     def __init__(self, inner: Loader | None = None) -> None:
         self.loaded = XaRows()

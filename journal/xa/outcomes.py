@@ -1,10 +1,10 @@
-"""OUTCOME records: decisions that somebody has still to hear of, kept in the journal until `forget`.
+"""OUTCOME records: decisions that a participant or coordinator still has to be told, kept in the journal until
+`forget`.
 
-Two kinds. The decision log of a distributed transaction has one COMMITTED record for every other branch, under that
-branch's xid, added by the very group that commits; it goes when that branch has confirmed. (One record for all of them
-would have to say which have confirmed, or be forgotten by a restart that knows fewer participants.) A heuristic
-outcome, of a branch that was settled by hand or by policy, is under the branch's own xid until its coordinator has
-heard of it.
+There are two kinds. The decision log of a distributed transaction has one COMMITTED record for every other branch,
+under that branch's xid. The group that commits also adds these records; each is deleted when its branch has confirmed.
+(A single record for all branches would have to note which have confirmed.) A heuristic outcome is that of a branch that
+was settled by hand or by policy. It is kept under the branch's own xid until the coordinator was told.
 """
 
 from __future__ import annotations
@@ -83,14 +83,14 @@ class Outcomes:
     def made(
         self, xid: Xid, decision: Outcome.Decision.ValueType, now_ms: float, *, virtual_shard: int = 0
     ) -> KeptOutcome:
-        """Make an outcome that is not kept yet, with an id for its record."""
+        """A new outcome with an id for its record, which is not kept yet."""
         record_id = self._records.new_id(virtual_shard % VIRTUAL_SHARDS)
         return KeptOutcome(record_id, xid, decision, int(now_ms))
 
     def keep(self, outcome: KeptOutcome) -> None:
-        """The record of an outcome is in the journal: keep it."""
+        """Note that the record of an outcome is in the journal."""
         self._kept[outcome.xid] = outcome
 
     def drop(self, outcome: KeptOutcome) -> None:
-        """The record of an outcome is being deleted: forget it."""
+        """Note that the record of an outcome is being deleted."""
         self._kept.pop(outcome.xid, None)

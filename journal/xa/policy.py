@@ -1,8 +1,8 @@
-"""`on_in_doubt`: what becomes of branches in doubt whose coordinator does not come back.
+"""`on_in_doubt`: what happens to branches in doubt whose coordinator does not come back.
 
-The default is to keep them for ever: only their coordinator knows the outcome. Settled by policy, an outcome is
-heuristic: it is kept, and the coordinator hears of it when it asks (`XaCode.HEURCOM`, `HEURRB`). What was prepared
-without an xid of its own has no coordinator to hear of it; it is settled all the same, and nothing kept.
+The default keeps them for ever, because only their coordinator knows the outcome. The outcome of a branch that is
+settled by policy is heuristic: it is kept, and the coordinator is told when it asks (`XaCode.HEURCOM`, `HEURRB`). A
+transaction that was prepared without an xid of its own has no coordinator; it is settled too, and no outcome is kept.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ class OnInDoubt(Enum):
 
 @dataclass(frozen=True, slots=True)
 class InDoubtPolicy:
-    """`age_ms` counts from the prepare, by the clock of its node; from the load if the prepare has no time."""
+    """Which branches a policy settles. `age_ms` counts from the prepare, by the clock of its node; from the load if the
+    prepare has no time."""
 
     action: OnInDoubt = OnInDoubt.KEEP
     age_ms: float = 0.0
@@ -42,10 +43,10 @@ class InDoubtPolicy:
             raise ConfigError(f"on_in_doubt: {self.action.value} needs an age: a coordinator must have had its time")
 
     def apply(self, resource: XaResource, now_ms: float) -> list[int]:
-        """Settle what is old enough, and return the transactions that were settled. Call it now and then.
+        """Settle the transactions that are old enough, and return them. Call it now and then.
 
-        What somebody else settles meanwhile is left to them, and what the journal refuses of one transaction stops no
-        other. Raises ClosedError and StateError, and what the journal fails with.
+        Transactions that were settled by others meanwhile are skipped, and if the journal refuses one, the others are
+        still settled. Raises ClosedError and StateError, and the error with which the journal has failed.
         """
         if self.action is OnInDoubt.KEEP:
             return []

@@ -1,4 +1,4 @@
-"""What XA needs of its surroundings: where branches live, where outcomes are kept, and who else takes part."""
+"""The interfaces that XA needs: where branches live, where outcomes are kept, and which other resources take part."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ class Waitable(Protocol):
 
 @runtime_checkable
 class SaysNotDurable(Protocol):
-    """An accepted prepare of a store, whose transaction may hold what is not durable; a journal's does not."""
+    """An accepted prepare of a store, which says whether its transaction holds something that is not durable. The
+    prepare of a journal does not have this."""
 
     @property
     def not_durable(self) -> NotDurable: ...
@@ -40,18 +41,18 @@ class Transactions(Protocol):
     def begin(self) -> int: ...
 
     def is_empty(self, tx: int) -> bool:
-        """Whether nothing was done in `tx`, which is not prepared. Raises TransactionUnknownError."""
+        """Whether `tx`, which is not prepared, has no operations. Raises TransactionUnknownError."""
 
     def prepare(self, tx: int, data: bytes) -> Waitable: ...
 
     def commit(self, tx: int, *, then: Sequence[PlainOperation] = ()) -> Waitable:
-        """Commit `tx`; `then` takes effect in the same group, behind what the transaction does."""
+        """Commit `tx`. The operations `then` take effect in the same group, after those of the transaction."""
 
     def rollback(self, tx: int) -> Waitable: ...
 
 
 class OutcomeRecords(Protocol):
-    """The journal under the store, which keeps outcomes. Thread-safe."""
+    """The journal below the store, which keeps outcomes. Thread-safe."""
 
     def new_id(self, virtual_shard: int = 0) -> int: ...
 
@@ -83,7 +84,7 @@ class OutcomeRow(Protocol):
 
 
 class LoadedRows(Protocol):
-    """What a load of the journal tells XA. `LoadedStore` and `XaLoader.loaded` have it."""
+    """The results of a load that XA needs. `LoadedStore` and `XaLoader.loaded` have them."""
 
     @property
     def prepared(self) -> Sequence[PreparedRow]: ...
@@ -106,29 +107,30 @@ class TwoPhaseConnection(Protocol):
     def tpc_rollback(self, xid: Any = None) -> Any: ...
 
     def tpc_recover(self) -> Sequence[Any]:
-        """Xids in doubt, until they are durably settled; each readable as (format_id, gtrid, bqual)."""
+        """Xids in doubt, until their settlement is durable; each can be read as (format_id, gtrid, bqual)."""
 
     def close(self) -> None: ...
 
 
 @runtime_checkable
 class RemembersHeuristic(Protocol):
-    """A connection to a participant that remembers branches settled without their coordinator: a `Session`."""
+    """A participant's connection that remembers branches settled without their coordinator: a `Session`."""
 
     def forget(self, xid: Any) -> Any:
-        """The coordinator has heard the outcome, which need not be remembered."""
+        """Note that the coordinator was told the outcome, which need not be remembered any more."""
 
 
 class Participant(Protocol):
-    """A resource that takes part in distributed transactions beside the store."""
+    """A resource that takes part in distributed transactions together with the store."""
 
     @property
     def name(self) -> str:
-        """The bqual of its branches: 1 to 64 ASCII characters, different for every participant, and never changed."""
+        """The bqual of the participant's branches: 1 to 64 ASCII characters, different for every participant, and never
+        changed."""
 
     @property
     def errors(self) -> tuple[type[Exception], ...]:
         """The errors that its connections raise."""
 
     def connect(self) -> TwoPhaseConnection:
-        """A new connection for one transaction, or for recovery. It is closed when that ends."""
+        """A new connection for one transaction, or for a recovery. It is closed at the end of that."""

@@ -5,10 +5,11 @@
     resource = XaResource(store, journal, loader.loaded)
     resource.start()
 
-What a call did is durable when it returns. A refusal (XidError, or what the store refuses) changes nothing. An xid is
-an `Xid` or a plain tuple of its parts, and is checked before anything else (XidError, INVAL). A commit or rollback that
-is called again after a deadline waits on; if it became durable meanwhile, the answer is NOTA. After an error of the
-journal itself (fenced, outcome unknown) the branch keeps its last state, and the next load tells what became of it.
+The effect of a call is durable when it returns. A refusal (XidError, or an error of the store) changes nothing. An xid
+is an `Xid` or a plain tuple of its parts, and is checked before anything else (XidError, INVAL). A commit or rollback
+that is called again after a DeadlineError waits for the first one; if that became durable meanwhile, the answer is
+NOTA. After an error of the journal itself (fenced, outcome unknown) the branch keeps its last state, and the next load
+shows its outcome.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ WARNINGS_MAX = 20
 
 
 class XaResource:
-    """Branches in one store. Thread-safe; blocks until what it did is durable, and holds no lock meanwhile.
+    """The branches in one store. Thread-safe. Each call blocks until its effect is durable, and holds no lock while it
+    waits.
 
     A `session` is what X/Open calls a thread of control: it works in branches, and ends, suspends and resumes only its
     own work. Calls without a session all belong to one session, for programs that need only one.
@@ -67,9 +69,9 @@ class XaResource:
         wait_s: float = WAIT_S,
         branches_max: int = BRANCHES_MAX,
     ) -> None:
-        """`transactions` is the store, `records` its journal (it may be both), `loaded` what its activation found.
+        """`transactions` is the store, `records` its journal (one object may be both), `loaded` the result of its load.
 
-        `clock_ms` says when a branch was prepared; its time-out is measured by `elapsed_ms`, which is never set.
+        `clock_ms` says when a branch was prepared; its time-out is measured by `elapsed_ms`, a monotonic clock.
         `wait_s` bounds each wait for durability, `branches_max` the branches that are not settled.
         """
         self._transactions = transactions
@@ -81,19 +83,21 @@ class XaResource:
         self._outcomes = Outcomes(records, loaded)
         self._branches = Branches(self._outcomes, loaded, clock_ms, elapsed_ms, branches_max)
         self.unnamed = self._branches.unnamed
-        """Transactions prepared without an xid, or with the xid of another one: `settle_unnamed` settles them."""
+        """Transactions that were prepared without an xid, or with the xid of another one. `settle_unnamed` settles
+        them."""
         self.loaded_ms = clock_ms()
-        """When this object was made: branches whose prepare has no time count their age from here."""
+        """When this object was made. The age of branches whose prepare has no time counts from here."""
 
     def start(self) -> None:
-        """Finish heuristic rollbacks that a crash interrupted, and warn of what is in doubt."""
+        """Finish heuristic rollbacks that a crash interrupted, and log a warning about transactions in doubt."""
         self.finish()
         self.warn()
 
     def finish(self) -> None:
-        """Roll back branches in doubt whose heuristic outcome says so: a crash came between the two.
+        """Roll back branches in doubt that have a heuristic outcome of rollback: a crash came between the outcome and
+        the rollback.
 
-        If the journal refuses one rollback, the others go on.
+        If the journal refuses one rollback, the others are still made.
         """
         for line in self.in_doubt():
             if self.outcome(line.xid) is None:
@@ -108,7 +112,7 @@ class XaResource:
                 log.warning("transaction %d, xid %s, is not rolled back: %s", line.tx, text(line.xid), error)
 
     def warn(self) -> None:
-        """Log what is in doubt."""
+        """Log a warning that names the transactions in doubt."""
         found = [f"transaction {line.tx}, xid {text(line.xid)}" for line in self.in_doubt()]
         found += [f"transaction {tx}, prepared without an xid of its own" for tx in self.unnamed]
         for each in found[:WARNINGS_MAX]:
@@ -123,20 +127,21 @@ class XaResource:
         return make_xid(format_id, gtrid, bqual)
 
     def tpc_begin(self, xid: AnyXid, *, session: Hashable = None, timeout_ms: float = math.inf) -> None:
-        """Begin a branch, with `session` at work. Unless it is prepared within `timeout_ms` it may only roll back.
+        """Begin a branch in which `session` works. If it is not prepared within `timeout_ms` it can only be rolled
+        back.
 
-        Raises XidError (DUPID) for an xid that is in use or whose outcome is kept, FullError over `branches_max`.
+        Raises XidError (DUPID) for an xid that is in use or has a kept outcome, FullError over `branches_max`.
         """
         xid = as_xid(xid)
         with self._lock:
             self._branches.begin(xid, session, timeout_ms)
 
     def tpc_prepare(self, xid: AnyXid, *, deciding: bool = False) -> Vote:
-        """Make the branch wait, through every crash, for commit or rollback; or end it, if nothing was done in it.
+        """Make the branch wait, through every crash, for commit or rollback. If nothing was done in it, end it.
 
-        With `deciding` it waits in any case, as its commit is to keep the outcomes of other branches (`confirm`).
-        `not_durable` tells what a crash would lose of it nevertheless. Raises XidError: NOTA, PROTO, or a rollback
-        code: the branch was doomed or had timed out; it is rolled back and gone.
+        With `deciding` it waits in any case, because its commit will keep the outcomes of other branches (`confirm`).
+        `not_durable` gives the parts of it that a crash would lose nevertheless. Raises XidError: NOTA, PROTO, or a
+        rollback code: the branch was doomed or had timed out; it is rolled back and gone.
         """
         xid = as_xid(xid)
         with self._ending_the_doomed(xid), self._lock:
@@ -157,8 +162,9 @@ class XaResource:
     def tpc_commit(self, xid: AnyXid, *, one_phase: bool = False, confirm: Sequence[AnyXid] = ()) -> None:
         """Commit a prepared branch, or with `one_phase` a branch that is not prepared.
 
-        The same group keeps an outcome for each branch in `confirm`, until `forget`. So this commit decides theirs.
-        Raises XidError: NOTA, PROTO, a rollback code as `tpc_prepare`, a heuristic one until `forget`.
+        The same group adds an outcome for each branch in `confirm`, which is kept until `forget`. So this commit also
+        decides those branches. Raises XidError: NOTA, PROTO, a rollback code as in `tpc_prepare`, a heuristic one until
+        `forget`.
         """
         xid = as_xid(xid)
         others = [as_xid(other) for other in confirm]
@@ -201,7 +207,8 @@ class XaResource:
         self._carry_out(branch, before, lambda: self._rolled_back(branch.tx, may_be_gone=doomed))
 
     def tpc_recover(self) -> list[Xid]:
-        """Xids in doubt, until they are durably settled, and those with a heuristic outcome: as X/Open's xa_recover."""
+        """Xids in doubt, until their settlement is durable, and xids with a heuristic outcome, as X/Open's xa_recover
+        gives them."""
         with self._lock:
             heuristic = [kept.xid for kept in self._outcomes.all() if kept.decision in HEURISTIC]
             return list(dict.fromkeys(self._branches.recoverable() + heuristic))
@@ -219,16 +226,16 @@ class XaResource:
             return self._tx(branch)
 
     def join(self, xid: AnyXid, *, session: Hashable = None) -> None:
-        """One more session works in the branch. Raises XidError: NOTA, PROTO, a rollback code."""
+        """Let one more session work in the branch. Raises XidError: NOTA, PROTO, a rollback code."""
         xid = as_xid(xid)
         with self._lock:
             self._branches.require(xid).join(session)
 
     def end(self, xid: AnyXid, *, session: Hashable = None, failed: bool = False) -> None:
-        """A session has done its work, suspended or not. After a failure the branch can only roll back.
+        """End the work of a session, suspended or not. If the work has `failed` the branch can only be rolled back.
 
         Raises XidError: NOTA; PROTO for a session without work in the branch; without `failed`, a rollback code if the
-        branch is doomed, and the work has ended all the same.
+        branch is doomed; the work has ended in this case too.
         """
         xid = as_xid(xid)
         with self._lock:
@@ -240,7 +247,7 @@ class XaResource:
                 branch.doom(XaCode.RBROLLBACK)
 
     def suspend(self, xid: AnyXid, *, session: Hashable = None) -> None:
-        """A session suspends its work, until `resume`.
+        """Suspend the work of a session until `resume`.
 
         Raises XidError: NOTA, PROTO; a rollback code if the branch is doomed, and then the session's work has ended.
         """
@@ -249,15 +256,15 @@ class XaResource:
             self._branches.require(xid).suspend(session)
 
     def resume(self, xid: AnyXid, *, session: Hashable = None) -> None:
-        """A session goes on with the work that it has suspended. Raises XidError: NOTA, PROTO, a rollback code."""
+        """Resume the suspended work of a session. Raises XidError: NOTA, PROTO, a rollback code."""
         xid = as_xid(xid)
         with self._lock:
             self._branches.require(xid).resume(session)
 
     def expire(self) -> list[Xid]:
-        """Roll back the work of branches that have timed out or failed, so that they hold nothing. Returns their xids.
+        """Roll back the work of branches that have timed out or failed, so that they hold no locks. Returns their xids.
 
-        Call it often, or have an `InDoubtWatch` do so: until then such a branch keeps its locks.
+        Call it often, or have an `InDoubtWatch` do so: such a branch keeps its locks until then.
         """
         with self._lock:
             owing = [(branch, branch.debts) for branch in self._branches.owing()]
@@ -297,7 +304,8 @@ class XaResource:
         self._carry_out(branch, BranchState.PREPARED, call)
 
     def settle_unnamed(self, tx: int, *, commit: bool) -> None:
-        """Settle one of `unnamed`. No outcome is kept, as nobody can ask for it. Raises TransactionUnknownError."""
+        """Settle one of `unnamed`. No outcome is kept, because nobody can ask for it. Raises
+        TransactionUnknownError."""
         try:
             pending = self._transactions.commit(tx) if commit else self._transactions.rollback(tx)
             pending.wait(self._wait_s)
@@ -312,7 +320,7 @@ class XaResource:
                 self.unnamed.remove(tx)
 
     def forget(self, xid: AnyXid, *, wait: bool = True) -> None:
-        """Forget the outcome of `xid`: its coordinator has heard it. Raises XidError (NOTA) if none is kept."""
+        """Forget the outcome of `xid`, because its coordinator was told. Raises XidError (NOTA) if none is kept."""
         xid = as_xid(xid)
         with self._lock:
             kept = self._outcomes.get(xid)
@@ -330,17 +338,18 @@ class XaResource:
         if wait:
             pending.wait(self._wait_s)
 
-    # ---- what is known ---------------------------------------------------------------------------------------------
+    # ---- state -------------------------------------------------------------------------------------------------------
 
     def state_of(self, xid: AnyXid) -> BranchState | None:
-        """The state of a branch; None if there is none (any more)."""
+        """The state of a branch; None if there is no such branch, or not any more."""
         xid = as_xid(xid)
         with self._lock:
             branch = self._branches.look(xid)
             return None if branch is None else branch.state
 
     def not_durable(self, xid: AnyXid) -> NotDurable:
-        """What a crash would lose of a prepared branch. Nothing for one that a load found, as it is lost already."""
+        """The parts of a prepared branch that a crash would lose. Empty for a branch that a load found, because they
+        are lost already."""
         xid = as_xid(xid)
         with self._lock:
             branch = self._branches.look(xid)
@@ -367,7 +376,8 @@ class XaResource:
             return self._outcomes.all()
 
     def prove_active(self) -> None:
-        """Returns only if this node was the journal's active one when called; else raises what refuses its appends."""
+        """Returns if this node is the journal's active one at the call; otherwise raises the error that refuses its
+        appends."""
         record_id = self._records.new_id()
         proof = [(ADD, record_id, OUTCOME, b"", False, 0), (DELETE, record_id, 0, b"", False, 0)]
         self._records.append_all(proof).wait(self._wait_s)
@@ -378,7 +388,8 @@ class XaResource:
         """Have the store do what the branch's new state says. If the store refuses, or its caller is interrupted while
         the journal makes room, the branch is as before.
 
-        A chain of stores may raise OutcomeUnknownError when its first store has done it: then the new state stays.
+        A chain of stores may raise OutcomeUnknownError although its first store has made the change: then the new state
+        stays.
         """
         try:
             pending = call()
@@ -397,9 +408,10 @@ class XaResource:
             self._branches.catch_up(branch)
 
     def _awaited(self, xid: Xid, state: BranchState) -> bool:
-        """If the branch is in that state, wait for what was accepted and was not durable in time. True if it was.
+        """If the branch is in that state, wait for the earlier call that was accepted but not durable in time. True if
+        the branch was in that state.
 
-        Raises the error of what it waits for, DeadlineError, and a heuristic code if the branch was settled by hand.
+        Raises the error of the earlier call, DeadlineError, and a heuristic code if the branch was settled by hand.
         """
         with self._lock:
             pending = self._branches.under_way(xid, state)
@@ -413,7 +425,8 @@ class XaResource:
 
     @contextmanager
     def _ending_the_doomed(self, xid: Xid) -> Iterator[None]:
-        """After a rollback code the caller does not call again (X/Open): so the branch is ended before."""
+        """A context that rolls back and ends the branch if a rollback code is raised, because X/Open lets no further
+        call follow such a code."""
         try:
             yield
         except XidError as error:
@@ -428,7 +441,8 @@ class XaResource:
         return pending
 
     def _decided_rollback(self, tx: int, made: KeptOutcome, *, decided: bool) -> Waitable:
-        """Append the decision before the rollback: after a crash between the two `start` finishes the rollback."""
+        """Append the outcome before the rollback, so that `start` can finish the rollback after a crash between the
+        two."""
         if not decided:
             self._records.add(made.record_id, OUTCOME, made.encoded())
             with self._lock:
@@ -436,7 +450,8 @@ class XaResource:
         return self._transactions.rollback(tx)
 
     def _rolled_back(self, tx: int, *, may_be_gone: bool) -> Waitable:
-        """Roll back a transaction, with what a session did after a time-out, which began it anew."""
+        """Roll back a transaction, including work that a session did after a time-out, which began the transaction
+        again."""
         try:
             return self._transactions.rollback(tx)
         except TransactionUnknownError:
@@ -445,7 +460,7 @@ class XaResource:
             raise
 
     def _did_nothing(self, branch: Branch) -> bool:
-        """Whether a branch without sessions is read-only; then its transaction, which holds nothing, is ended."""
+        """Whether a branch without sessions is read-only. If it is, its empty transaction is ended."""
         if not branch.tx:
             return True
         if not self._transactions.is_empty(branch.tx):

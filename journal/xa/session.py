@@ -1,9 +1,8 @@
-"""`Session`: one thread of work in a resource, as a PEP 249 connection has it: `tpc_*` mean its own branch.
+"""`Session`: one thread of work in a resource, with the methods of a PEP 249 connection: each `tpc_*` method acts on
+the session's own branch.
 
-session.tpc_begin(session.xid(1, "order-17", "store"))
-store.send(message, ["queue"], tx=session.tx)
-session.tpc_prepare()
-session.tpc_commit()
+session.tpc_begin(session.xid(1, "order-17", "store")) store.send(message, ["queue"], tx=session.tx)
+session.tpc_prepare() session.tpc_commit()
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from journal.xa.xid import AnyXid, Xid, as_xid
 
 
 class SessionState(Enum):
-    """The state of a session, which says what it may do."""
+    """The state of a session, which decides which calls it allows."""
 
     FREE = "free"  # it has no branch
     WORKING = "working"  # it works in a branch
-    PREPARED = "prepared"  # it has prepared a branch, or may have; or the commit or rollback is on its way
-    ROLLED_BACK = "rolled back"  # its branch has answered a rollback code and is gone; otherwise as free
+    PREPARED = "prepared"  # its branch is prepared or may be; or the commit or rollback is not done yet
+    ROLLED_BACK = "rolled back"  # its branch has answered a rollback code and was forgotten; otherwise as free
 
 
 _NEXT: dict[SessionState, frozenset[SessionState]] = {
@@ -58,19 +57,20 @@ class Session:
 
     @property
     def tx(self) -> int:
-        """The number of the store's transaction for its branch. A branch in which nothing was done is read-only."""
+        """The number of the store's transaction for the session's branch. A branch in which nothing was done is
+        read-only."""
         return self._resource.tx(self._require(SessionState.WORKING))
 
     @property
     def not_durable(self) -> NotDurable:
-        """What a crash would lose of its prepared branch."""
+        """The parts of its prepared branch that a crash would lose."""
         return self._resource.not_durable(self._require(SessionState.PREPARED))
 
     def xid(self, format_id: int, gtrid: bytes | str, bqual: bytes | str) -> Xid:
         return self._resource.xid(format_id, gtrid, bqual)
 
     def tpc_begin(self, xid: AnyXid, *, join: bool = False, timeout_ms: float = math.inf) -> None:
-        """Work in a new branch, or with `join` in one that another session works or has worked in."""
+        """Work in a new branch, or with `join` in a branch in which another session works or has worked."""
         xid = as_xid(xid)
         self._require(*_FREE)
         if join:
@@ -82,7 +82,7 @@ class Session:
     def suspend(self) -> Xid:
         """Suspend the work in the branch until `resume`; until then it cannot be prepared.
 
-        Raises XidError with a rollback code if the branch is doomed: the session has left it, and is free.
+        Raises XidError with a rollback code if the branch is doomed; the session has then left it, and is free.
         """
         xid = self._require(SessionState.WORKING)
         try:
@@ -101,9 +101,10 @@ class Session:
         self._become(SessionState.WORKING, xid)
 
     def end(self, xid: AnyXid | None = None, *, failed: bool = False) -> None:
-        """Leave the branch to other sessions and to its coordinator. With an xid: a branch that it has suspended.
+        """Leave the branch to other sessions and to its coordinator. With an xid it leaves a branch that it has
+        suspended.
 
-        Raises XidError with a rollback code if the branch is doomed: the session has left it, and is free.
+        Raises XidError with a rollback code if the branch is doomed; the session has then left it, and is free.
         """
         xid = self._require(SessionState.WORKING) if xid is None else as_xid(xid)
         try:
@@ -114,10 +115,10 @@ class Session:
                 self._become(SessionState.FREE)
 
     def tpc_prepare(self) -> Vote:
-        """First phase. Refused (others are at work in the branch, say), the session works in it as before; after a
-        rollback code, here or of `tpc_commit`, the branch is gone, and `tpc_rollback` may be called or not. After a
-        deadline it may be prepared: `tpc_rollback` rolls it back all the same.
-        """
+        """First phase. If it is refused (because other sessions work in the branch, say), the session works in it as
+        before. After a rollback code, here or in `tpc_commit`, the branch is forgotten, and a call of `tpc_rollback` is
+        allowed but not needed. After a DeadlineError the branch may be prepared; `tpc_rollback` rolls it back in both
+        cases."""
         xid = self._require(SessionState.WORKING)
         self._leave(xid)
         try:
@@ -129,7 +130,8 @@ class Session:
         return vote
 
     def tpc_commit(self, xid: AnyXid | None = None) -> None:
-        """Second phase; without a prepare, the only one. With an xid, outside of a branch: for recovery."""
+        """Second phase, or the only one if nothing was prepared. With an xid it settles a branch of another session,
+        for recovery."""
         if xid is not None:
             xid = as_xid(xid)
             self._require(*_FREE)
@@ -147,7 +149,8 @@ class Session:
         self._become(SessionState.FREE)
 
     def tpc_rollback(self, xid: AnyXid | None = None) -> None:
-        """Roll the session's branch back, prepared or not. With an xid, outside of a branch: for recovery."""
+        """Roll the session's branch back, prepared or not. With an xid it settles a branch of another session, for
+        recovery."""
         if xid is not None:
             xid = as_xid(xid)
             self._require(*_FREE)
@@ -167,24 +170,25 @@ class Session:
         self._become(SessionState.FREE)
 
     def tpc_recover(self) -> list[Xid]:
-        """Xids in doubt or with a heuristic outcome, whoever began them."""
+        """Xids in doubt or with a heuristic outcome, of all sessions."""
         return self._resource.tpc_recover()
 
     def forget(self, xid: AnyXid) -> None:
-        """The coordinator has heard the heuristic outcome of `xid`."""
+        """Forget the heuristic outcome of `xid`, because its coordinator was told."""
         self._resource.forget(xid)
 
     def close(self) -> None:
-        """Close: a branch that it works in, or has suspended, can only be rolled back; a prepared one stays."""
+        """Close the session. A branch that it works in, or has suspended, can then only be rolled back; a prepared
+        branch stays."""
         working = [self._current] if self._state is SessionState.WORKING else []
         for xid in (*working, *self._suspended):
-            with suppress(XidError):  # the branch was doomed, and is rolled back already
+            with suppress(XidError):  # the branch was doomed, and has been rolled back already
                 self.end(xid, failed=True)
 
     def _leave(self, xid: Xid) -> None:
-        """Leave a doomed branch, which tells its code to the next call."""
+        """Leave a doomed branch. The next call is told the branch's code."""
         if self._resource.state_of(xid) is BranchState.ACTIVE:
-            with suppress(XidError):  # the branch has timed out just now
+            with suppress(XidError):  # the branch has timed out a moment ago
                 self._resource.end(xid, session=self)
 
     def _stay_or_go(self, xid: Xid, error: BaseException) -> None:
@@ -205,7 +209,7 @@ class Session:
             self._become(SessionState.PREPARED if stays else SessionState.FREE, xid)
 
     def _require(self, *states: SessionState) -> Xid:
-        """The session's branch, which means nothing in FREE. Raises XidError in another state than these."""
+        """The session's branch (without meaning in FREE). Raises XidError if the session is in none of these states."""
         if self._state not in states:
             raise XidError(f"the session is {self._state.value}", code=XaCode.PROTO)
         return self._current or _NO_BRANCH

@@ -1,12 +1,13 @@
-"""`InDoubtWatch`: applies a node's `on_in_doubt` while it is active, from time to time, and branches' time-outs.
+"""`InDoubtWatch`: while a node is active, it applies the setting `on_in_doubt` and the time-outs of branches now and
+then.
 
     watch = InDoubtWatch(resource, policy)                     # when the node is active
     watch.start()
     ...
     watch.stop()                                               # before the store is closed
 
-It settles in a thread of its own, as that waits until each outcome is durable. Whatever it still does after its
-activation goes through that one's store and journal, which refuse it.
+It settles in a thread of its own, because it waits until each outcome is durable. After the end of its activation it
+can do nothing more, because that activation's store and journal refuse its calls.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from journal.xa.resource import XaResource
 log = logging.getLogger(__name__)
 
 LOOK_EVERY_MAX_S = 60.0
-"""The longest time between two looks. While a shorter age of a policy passes, there are ten looks."""
+"""The longest time between two looks. There are ten looks in the time of a policy's age, if that is shorter."""
 
 LOOK_EVERY_MIN_S = 0.1
 
@@ -45,9 +46,8 @@ class InDoubtWatch:
         clock_ms: ClockMs = wall_ms,
         elapsed_ms: ClockMs = monotonic_ms,
     ) -> None:
-        """The clocks are the resource's. They must have agreed for the policy's age, or for a minute, before an age
-        counts: what is settled in place of its coordinator cannot be undone when a clock is set right.
-        """
+        """The clocks are the resource's. An age counts only after the two clocks have agreed for the policy's age, or
+        for a minute, because a settlement cannot be undone when a wrong clock is corrected."""
         self._resource = resource
         self._policy = policy
         self._agreed = AgreedTime(clock_ms, elapsed_ms, min(AGREEMENT_MS, policy.age_ms))
@@ -58,7 +58,7 @@ class InDoubtWatch:
         self._thread = threading.Thread(target=self._run, name="kafka-journal-in-doubt", daemon=True)
 
     def start(self) -> None:
-        """Log how many transactions are in doubt, which, and what becomes of them; then watch them."""
+        """Log how many transactions are in doubt, which ones, and what the policy does with them; then watch them."""
         count = len(self._resource.in_doubt()) + len(self._resource.unnamed)
         if count:
             log.warning("%d transactions are in doubt (kafka-journal tx list); %s", count, self._what_becomes_of_them())
@@ -66,11 +66,11 @@ class InDoubtWatch:
         self._thread.start()
 
     def stop(self) -> None:
-        """Settle nothing more after the transaction that is being settled now."""
+        """Settle no more after the transaction that is being settled now."""
         self._stop.set()
 
     def join(self, timeout_s: float) -> bool:
-        """Wait until it does nothing more. True if that is so."""
+        """Wait until the thread has ended; returns whether it has."""
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
@@ -95,12 +95,12 @@ class InDoubtWatch:
                 log.warning("nothing in doubt is settled or timed out any more in this activation: %s", error)
 
     def _settle(self) -> None:
-        """Settle what the policy says, and finish rollbacks by hand that were only decided."""
+        """Settle transactions by the policy, and finish rollbacks by hand that were decided but not made."""
         self._resource.finish()
         self._policy.apply(self._resource, self._agreed())
 
     def _try(self, act: Callable[[], object]) -> None:
-        """Try again later if the journal cannot do it now."""
+        """Make a call, and leave it for a later look if the journal cannot do it now."""
         try:
             act()
         except OperatingError as error:

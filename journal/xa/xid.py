@@ -1,6 +1,6 @@
-"""Xids: which branch of which global transaction. Checked when made, and wherever a caller names one: what is prepared
-under an xid that cannot be read back is nobody's after a crash. A PREPARE's data is one, as store.proto has it.
-"""
+"""Xids, which name a branch of a global transaction. They are checked when they are made, and wherever a caller passes
+one, because nobody could settle a transaction that was prepared under an unreadable xid. The data of a PREPARE is an
+xid, in the form of store.proto."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PART_BYTES_MAX = 64
 
 
 class Xid(NamedTuple):
-    """A branch of a global transaction. Read as a sequence it is an xid of PEP 249. Make it with `make_xid`."""
+    """The name of a branch of a global transaction. As a sequence it is an xid of PEP 249. Make it with `make_xid`."""
 
     format_id: int
     """The number of the naming scheme, 0 to 2^31 - 1."""
@@ -56,7 +56,7 @@ def as_xid(xid: AnyXid) -> Xid:
 
 
 def encode_xid(xid: Xid, prepared_ms: float = 0.0) -> bytes:
-    """The data of a PREPARE: the xid, and when it was prepared (ms since 1970, 0 if not known)."""
+    """The data of a PREPARE: the xid, and the time of the prepare (ms since 1970, 0 if not known)."""
     message = message_of(xid)
     message.prepared = int(prepared_ms)
     return message.SerializeToString()
@@ -71,7 +71,7 @@ def decode_xid(data: bytes) -> Xid | None:
 
 
 def prepared_ms(data: bytes) -> int:
-    """When a transaction was prepared, from the data of its PREPARE with an xid; 0 if that does not say."""
+    """When a transaction was prepared, from the data of its PREPARE with an xid; 0 if the data have no time."""
     return store_pb2.Xid.FromString(data).prepared
 
 
@@ -80,7 +80,7 @@ def message_of(xid: Xid) -> store_pb2.Xid:
 
 
 def xid_of(message: store_pb2.Xid) -> Xid:
-    """Decode a message. Raises XidError if it is no xid."""
+    """The xid in a message. Raises XidError if the message is no xid."""
     return make_xid(message.format_id, message.gtrid, message.bqual)
 
 

@@ -31,7 +31,7 @@ class ArchiveMarks:
         self._displaced: frozenset[bytes] = frozenset()
 
     def begun_here(self) -> bytes | None:
-        """The archive that was begun at this path, and that has nothing yet according to the marks."""
+        """The archive that was begun at this path and has no records yet, according to the marks."""
         begun = {mark.archive for mark in self._found.values() if mark.path == self._path and not mark.offset}
         return begun.pop() if len(begun) == 1 and self._other(self._found, begun) is None else None
 

@@ -105,7 +105,7 @@ def _turned(state: Column, turn: Column) -> Column:
 
 
 def _ended(state: Column) -> Column:
-    """The history with the part that is left when the fold ends, if there is one."""
+    """The history, with the part that is not settled when the fold ends, if there is one."""
     prepared = state["prepared"].isNotNull()
     count = F.coalesce(state["frozen"], F.col("total") - state["first"])
     fate = (

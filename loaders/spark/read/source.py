@@ -259,7 +259,7 @@ def _reading(
         **which,
         "startingOffsets": "earliest" if starting is None else _offsets(starting),
         "failOnDataLoss": "true",
-        # otherwise a consumer's request would create a topic where brokers have auto.create.topics.enable
+        # otherwise a consumer's request would create a missing topic on brokers with auto.create.topics.enable
         "kafka.allow.auto.create.topics": "false",
         "kafka.isolation.level": "read_committed",
     }
