@@ -45,23 +45,23 @@ def client_name(journal: str, what: str) -> str:
 
 
 def writer_id(journal: str) -> str:
-    """Transactional id of the active node: the only writer of the WAL."""
+    """The transactional id of the active node, which is the only writer of the WAL."""
     return client_name(journal, "writer")
 
 
 def worker_id(journal: str, shard: int) -> str:
-    """Transactional id of a shard's worker: the only writer of its table partition."""
+    """The transactional id of a shard's worker, which is the only writer of the shard's table partition."""
     return client_name(journal, f"worker.{shard}")
 
 
 def agent_id(journal: str, agent: str, shard: int) -> str:
-    """Transactional id of an agent's shard: whoever initialised it last is the one that tells the agent."""
+    """The transactional id of an agent's shard. The session that initialised it last is the only one that may send."""
     return client_name(journal, f"agent.{agent}.{shard}")
 
 
 def replay_id(journal: str, route: str, digest: str) -> str:
-    """The name that all runs of a replay share: their transactional id, and the group of the offsets they have
-    reached. `digest` is that of the range."""
+    """The name that all runs of a replay share, for their transactional id and for the group that holds their offsets.
+    `digest` is that of the range."""
     return client_name(journal, f"replay.{route}.{digest}")
 
 
@@ -71,15 +71,15 @@ def app_id(journal: str, name: str) -> str:
 
 
 def worker_group(journal: str) -> str:
-    """Consumer group of the workers; also the Faust app's id."""
+    """The consumer group of the workers, which is also the id of their Faust app."""
     return client_name(journal, "worker")
 
 
 def sources_group(journal: str) -> str:
-    """Group of the offsets that the active node has consumed sources up to. It has no members: nobody joins it."""
+    """The group that keeps the offsets up to which the active node has consumed its sources. It has no members."""
     return client_name(journal, "sources")
 
 
 def node_group(journal: str) -> str:
-    """Consumer group of the nodes: whoever holds the control partition in it is to see that a node is active."""
+    """The consumer group of the nodes. The member that holds the control partition must see that a node is active."""
     return client_name(journal, "node")

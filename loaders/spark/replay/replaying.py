@@ -165,7 +165,7 @@ class Selection:
     def _flattened(self, spark: SparkSession, path: str) -> DataFrame:
         manifest, until = self.manifest, self._filter.until
         archived = as_records(read_archive(spark, path, manifest.journal), wal_topic(manifest.journal))
-        # newest manifest first: what is archived meanwhile comes after it
+        # the newest manifest is read first; records archived after that are left for the next replay
         bounded = archived.where(F.col("offset") < by_shard(manifest.ends()))
         with_skips = bounded.withColumn("skip", is_one_of({*self._filter.skip, *manifest.skipped}))
         journal = JournalIdentity(manifest.uuid, len(manifest.parts))
