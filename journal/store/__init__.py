@@ -1,1 +1,1 @@
-"""The message store: what a broker writes, and what it gets back as queues."""
+"""The message store: a broker writes messages to it, and gets them back from queues."""

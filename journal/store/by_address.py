@@ -1,4 +1,4 @@
-"""Messages and the addresses that they were stored at: each can be found by the other."""
+"""Messages and the addresses at which they were stored. Each can be found from the other."""
 
 from __future__ import annotations
 

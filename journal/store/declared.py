@@ -1,10 +1,12 @@
-"""What transactions do to addresses, queues and bindings, and what their commit or rollback means for the state.
+"""Changes that transactions make to addresses, queues and bindings, and the effect of their commit or rollback on the
+state.
 
-What a transaction destroys is gone for everybody when that is accepted, and comes back with a rollback; what it creates
-is there once the transaction is committed. Until then nobody else can create or destroy either.
+Things that a transaction destroys are gone for everybody when the operation is accepted, and come back with a rollback.
+Things that it creates exist once the transaction is committed. Until the transaction ends, nobody else can create or
+destroy them.
 
-The functions are pure: they change the state that they get. The order in which a transaction declared things does not
-matter, as a load may have another one: what is destroyed makes room for what is created, addresses come before their
+The functions are pure: they only change the state that they get. The order of operations in a transaction does not
+matter, because a load may give another order: first things are destroyed and then created, addresses before their
 queues, and queues before their bindings.
 """
 
@@ -95,31 +97,32 @@ class Declarations:
                 self.bindings.append(declared)
 
     def all(self) -> tuple[Declared, ...]:
-        """All declarations, without bindings that go with their queue."""
+        """All changes, without the bindings that are removed with their queue."""
         going = {queue.record_id for queue in self.queues if not queue.made}
         bindings = [each for each in self.bindings if each.made or each.entry.queue_id not in going]
         return (*self.addresses, *self.queues, *bindings)
 
     def not_durable(self) -> tuple[str, ...]:
-        """Declarations of queues that live in this process only, in words."""
+        """Changes of queues that are not durable, as texts."""
         return tuple(str(each) for each in self.all() if not each.durable)
 
-    # ---- what nobody else may declare ------------------------------------------------------------------------------
+    # ---- what other transactions may not change ---------------------------------------------------------------------
 
     def made_address(self, name: str) -> AddressEntry | None:
-        """The address of that name, if the transaction creates it."""
+        """The address with that name, if the transaction creates it."""
         return next((each.entry() for each in self.addresses if each.made and each.name == name), None)
 
     def made_queue(self, name: str) -> QueueDeclared | None:
-        """The queue of that name, if the transaction creates it."""
+        """The queue with that name, if the transaction creates it."""
         return next((each for each in self.queues if each.made and each.config.name == name), None)
 
     def claims_address(self, name: str, *, own: bool) -> bool:
-        """Whether no address of that name can be created; `own`: not by the transaction itself either."""
+        """Whether nobody can create an address with that name now. With `own`: whether the transaction itself cannot
+        either."""
         return any(each.name == name and (each.made or not own) for each in self.addresses)
 
     def claims_queue(self, config: QueueConfig, *, own: bool) -> bool:
-        """Whether no such queue can be created."""
+        """Whether nobody can create such a queue now."""
         wanted = subscription_of(config)
         return any(
             (each.made or not own)
@@ -128,16 +131,19 @@ class Declarations:
         )
 
     def needs_address(self, name: str, *, own: bool) -> bool:
-        """Whether an address cannot be destroyed: it has queues after the commit, or after the rollback."""
+        """Whether an address cannot be destroyed, because it would have queues after the commit, or after the
+        rollback."""
         return any(each.config.address == name and (each.made or not own) for each in self.queues)
 
     def needs_queue(self, queue_id: int, *, own: bool) -> bool:
-        """Whether a queue cannot be destroyed: it has bindings after the commit, or after the rollback."""
+        """Whether a queue cannot be destroyed, because it would have bindings after the commit, or after the
+        rollback."""
         return any(each.entry.queue_id == queue_id and (each.made or not own) for each in self.bindings)
 
 
 def lay_out(state: QueueState, declarations: Declarations) -> None:
-    """Take what a transaction destroys out of the state, for good or not. Messages stay in its queues."""
+    """Remove the things that a transaction destroys from the state, for good or until a rollback. Messages stay in
+    their queues."""
     for binding in declarations.bindings:
         if not binding.made:
             state.remove_binding(binding.entry.record_id)
@@ -150,7 +156,7 @@ def lay_out(state: QueueState, declarations: Declarations) -> None:
 
 
 def bring_back(state: QueueState, declarations: Declarations) -> None:
-    """Undo `lay_out`: the transaction is rolled back."""
+    """Undo `lay_out`, because the transaction is rolled back."""
     for address in declarations.addresses:
         if not address.made:
             state.add_address(address.record_id, address.name, address.duplicate_window)
@@ -165,7 +171,8 @@ def bring_back(state: QueueState, declarations: Declarations) -> None:
 
 
 def carry_out(state: QueueState, declarations: Declarations) -> list[Iterator[Sequence[int]]]:
-    """The transaction is committed, after `lay_out`. Returns what `QueueState.remove_queue` does for queues that go."""
+    """Apply a committed transaction, after `lay_out`. Returns the results of `QueueState.remove_queue` for the
+    destroyed queues."""
     bring_back(state, declarations)
     leaving: list[Iterator[Sequence[int]]] = []
     for binding in declarations.bindings:
@@ -190,7 +197,7 @@ def carry_out(state: QueueState, declarations: Declarations) -> list[Iterator[Se
 
 
 def destroyed(state: QueueState, record_ids: Sequence[int]) -> list[Declared]:
-    """Records of a state as a transaction destroys them; records of other kinds are left out."""
+    """Those records of a state that a transaction would destroy with it; records of other kinds are left out."""
     going = set(record_ids)
     found: list[Declared] = [
         AddressDeclared(False, entry.record_id, entry.name, entry.duplicate_window)
@@ -207,7 +214,7 @@ def destroyed(state: QueueState, record_ids: Sequence[int]) -> list[Declared]:
 
 
 def queue_name(state: QueueState, queue_id: int) -> str:
-    """The name of a queue, empty if it is not there (any more)."""
+    """The name of a queue; empty if it does not exist (any more)."""
     try:
         return state.queue_of(queue_id).config.name
     except QueueMissingError:

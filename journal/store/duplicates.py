@@ -1,8 +1,8 @@
-"""Duplicate detection: per address, the ids that its last messages carried, and those that transactions reserve.
+"""Duplicate detection: for each address, the ids of its last messages, and those that transactions reserve.
 
 A window of n has n slots, each an id's place in the journal (a replaceable update of the address, subject = slot), so
-that it never outgrows n updates. A new id takes the slot of the id that has been in the window longest. One stored in a
-transaction is reserved from its acceptance on, with a slot of its own; it enters the window by the commit.
+that it never outgrows n updates. A new id takes the slot of the id that has been in the window longest. An id that is
+stored in a transaction is reserved, with a slot of its own, from its acceptance on; it enters the window at the commit.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from journal.errors import DuplicateMessageError, FullError
 
 
 class Reservation(NamedTuple):
-    """An id that a transaction will enter into the window of an address, or not."""
+    """An id that a transaction has reserved in the window of an address. It enters the window at the commit."""
 
     address: int
     slot: int
@@ -36,12 +36,13 @@ class DuplicateWindow:
         self._size = size
         self._ordinals = count(1)
         self._entered = array("Q")
-        """For each slot that was ever taken, when its id entered; 0 if it has none."""
+        """When the id of each used slot entered the window; 0 if the slot has no id."""
         self._reusable: deque[int] = deque()
-        """Slots that nobody reserves, in the order in which they are taken again: by when their ids entered."""
+        """Slots that no transaction reserves, in the order in which they are reused: the slot of the oldest id comes
+        first."""
         self._slots: dict[int, bytes] = {}
         self._ids: dict[bytes, int] = {}
-        """The slot of each id in the window: the last one, if the id has entered again."""
+        """The slot of each id in the window. If an id has entered twice, it is the last one."""
         self._reserved: dict[bytes, int] = {}
         self._locked: dict[int, int] = {}
         """The transaction of each reserved slot, in the order of reservation."""
@@ -63,7 +64,7 @@ class DuplicateWindow:
             )
 
     def check_all(self, duplicate_ids: Sequence[bytes]) -> None:
-        """`check` ids that come together. Raises DuplicateMessageError also if two of them are the same."""
+        """`check` for ids that come together. Raises DuplicateMessageError also if two of them are equal."""
         seen: set[bytes] = set()
         for duplicate_id in duplicate_ids:
             self.check(duplicate_id)
@@ -76,11 +77,11 @@ class DuplicateWindow:
         return self.next_slots(1, tx)[0]
 
     def next_slots(self, count: int, tx: int = 0) -> list[int]:
-        """The slots for `count` ids that come one after the other. Raises FullError as `next_slot`."""
+        """The slots for `count` ids that come one after the other. Raises FullError as `next_slot` does."""
         taken = len(self._entered)
         slots = [*range(taken, min(taken + count, self._size))]
         slots += islice(self._reusable, count - len(slots))
-        # more ids than the window remembers, or has left for one transaction: the last ones count
+        # if there are more ids than slots that the transaction can have, the last ids count
         if len(slots) < count:
             again = [*(slot for slot, holder in self._locked.items() if holder == tx), *slots]
             if not again:
@@ -119,7 +120,7 @@ class DuplicateWindow:
         return Reservation(self._address, slot, duplicate_id)
 
     def settle(self, reservations: Sequence[Reservation], *, entered: bool) -> None:
-        """A transaction ends: the ids that it reserved enter the window, or are free again."""
+        """Note that a transaction has ended. The ids that it reserved enter the window, or are free again."""
         slots: dict[int, None] = {}
         for _, slot, duplicate_id in reservations:
             if self._reserved.get(duplicate_id) == self._locked[slot]:

@@ -1,4 +1,4 @@
-"""Messages of Kafka topics as their consumer hands them to the store."""
+"""Messages from Kafka topics, in the form in which their consumer gives them to the store."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ class Incoming(NamedTuple):
 
     address: str
     data: bytes
-    """The record of a small message; empty for a large one, whose record names chunks that have no ids yet."""
+    """The data of a small message's record; empty for a large message, whose record names chunks that have no ids
+    yet."""
     timestamp: int
     """Milliseconds since 1970; 0 for none."""
     message: Message | None
-    """The message; None for a plain one, of which `data` says everything."""
+    """The message; None for a plain one, because `data` has all of it."""
 
 
 class PlainRun(NamedTuple):
     """Plain messages for one address: each has a small body, properties, the default priority, and a timestamp.
 
-    They are in columns, as the store keeps them too, so that the store works column by column.
+    They are in columns, because the store handles them column by column.
     """
 
     address: str

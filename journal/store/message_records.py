@@ -1,8 +1,8 @@
-"""Messages as a journal's bytes (store.proto), and back.
+"""Encodes messages as bytes for the journal (store.proto), and decodes them.
 
 Hot path: most messages have a body, a priority and a timestamp besides their address. Those are put together from
-parts; encoded headers and properties are kept, as most come again. protobuf's `Message` builds all other messages. Both
-ways give bytes that every protobuf reader takes.
+parts; encoded headers and properties are kept, because most come again. protobuf's `Message` builds all other messages.
+Both ways give bytes that every protobuf reader takes.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _HEADERS, _PROPERTIES = b"\x1a", b"\x22"
 
 
 class MessageFacts(NamedTuple):
-    """The facts of a MESSAGE record that concern the queues. Times are ms since 1970; 0 means never, or at once."""
+    """The facts of a MESSAGE record that queues need. Times are ms since 1970; 0 means never, or at once."""
 
     address: str
     priority: int
     size: int
-    """Bytes that the message counts for in its queues: those of its record's data and of its body in chunks."""
+    """The bytes that the message counts in its queues: those of its record's data, and of its body in chunks."""
     timestamp: int
     expires: int
     due: int
@@ -42,15 +42,17 @@ class MessageFacts(NamedTuple):
 
 
 def encode_message(message: Message, *, chunks: Sequence[int] = (), body_bytes: int = 0) -> bytes:
-    """The data of a MESSAGE record. A large message has no `body` here, but chunks, and the size of all of them.
+    """The data of a MESSAGE record. For a large message, the ids of its chunks and the size of its body are given
+    instead of `body`.
 
-    Raises InvalidOperationError for what has no place in it (a priority over 9, an integer over 64 bits), TypeError for
-    a time that is no integer.
+    Raises InvalidOperationError for a value that the record cannot hold (a priority over 9, an integer over 64 bits),
+    TypeError for a time that is no integer.
     """
     priority, timestamp, expires, due = message.priority, message.timestamp, message.expires, message.due
     if not 0 <= priority <= PRIORITY_MAX:
         raise InvalidOperationError(f"priority {priority} is not one of 0 to {PRIORITY_MAX}")
-    if not 0 <= timestamp | expires | due <= _INT64_MAX:  # raises TypeError for what is no integer, also in place of 0
+    # this raises TypeError for a value that is no integer, even if it equals 0
+    if not 0 <= timestamp | expires | due <= _INT64_MAX:
         raise InvalidOperationError(f"a time of {timestamp}, {expires}, {due} is not one in milliseconds since 1970")
     if message.origin or message.duplicate_id or chunks:
         return _encode_whole(message, chunks, body_bytes)
@@ -75,9 +77,10 @@ def encode_message(message: Message, *, chunks: Sequence[int] = (), body_bytes: 
 
 
 def encode_messages(messages: Sequence[Message], body_bytes_max: int) -> list[bytes]:
-    """`encode_message` for each; empty for a body over `body_bytes_max`. Raises as `encode_message`.
+    """`encode_message` for each message; the data are empty for a body over `body_bytes_max`. Raises what
+    `encode_message` raises.
 
-    Hot path: those with no more than a body, a priority and a timestamp, of one address, take half of the time here.
+    Hot path: messages of one address that only have a body, a priority and a timestamp take half of the time here.
     """
     data: list[bytes] = []
     add, join = data.append, b"".join
@@ -122,17 +125,17 @@ def body_head(size: int) -> bytes:
 
 
 def message_end(priority: int, timestamp: int) -> bytes:
-    """The end of the data of a message that neither expires nor is due later."""
+    """The last bytes of the data of a message that does not expire and has no due time."""
     return _PRIORITIES[priority] + (_timestamp_field(timestamp) if timestamp else b"")
 
 
 def property_entry(name: str, value: Value) -> bytes:
-    """A property as a message's record has it. Raises one of `UNUSUAL` for a value that cannot be one."""
+    """A property in the form in which a message's record has it. Raises one of `UNUSUAL` for an unusual value."""
     return _entry(_PROPERTIES, name, _PROPERTY_BYTES[type(value)](value))
 
 
 def _address_field(address: str) -> bytes:
-    """Hot path. The result is not kept, as looking it up would take as long."""
+    """The encoded address. Hot path: the result is not kept, because looking it up would take as long."""
     try:
         name = address.encode()
     except (AttributeError, UnicodeEncodeError) as error:
@@ -143,7 +146,7 @@ def _address_field(address: str) -> bytes:
 
 @lru_cache(maxsize=16)
 def _timestamp_field(timestamp: int) -> bytes:
-    """The result is kept, as many messages come in one millisecond."""
+    """The encoded timestamp. The result is kept, because many messages come in one millisecond."""
     return _TIMESTAMP + varint(timestamp)
 
 
@@ -154,7 +157,8 @@ _PRIORITIES = tuple(_PRIORITY + varint(priority) for priority in range(PRIORITY_
 
 
 UNUSUAL = (KeyError, UnicodeEncodeError, OverflowError, TypeError, AttributeError)
-"""Errors of `_entries` for unusual or wrong values: `_encode_whole` then encodes them, or says what is wrong."""
+"""Errors that `_entries` raises for unusual or wrong values. `_encode_whole` then encodes these values, or raises the
+final error."""
 
 
 def _entries(field: bytes, values: Mapping[str, Value]) -> Iterator[bytes]:
@@ -169,7 +173,7 @@ def _entries(field: bytes, values: Mapping[str, Value]) -> Iterator[bytes]:
 
 
 _text_entries: Kept[tuple[bytes, str, str], bytes] = Kept()
-"""The result is kept, as most texts come again: topics, types, regions."""
+"""Makes the entries for texts. Results are kept, because most texts come again: topics, types, regions."""
 
 
 def _short_text_entry(key: tuple[bytes, str, str]) -> bytes:
@@ -187,7 +191,7 @@ def _entry(field: bytes, name: str, value: bytes) -> bytes:
 
 
 _entry_names: Kept[str, bytes] = Kept()
-"""The key of a map's element, and the tag of its value."""
+"""Makes the key of a map's entry, and the tag of its value."""
 
 
 def _entry_name(name: str) -> bytes:
@@ -203,7 +207,7 @@ def _text_bytes(value: str) -> bytes:
 def _integer_bytes(value: int) -> bytes:
     if not -_INT64_MAX <= value <= _INT64_MAX:
         raise OverflowError
-    return b"\x10" + varint(value << 1 if value >= 0 else ~(value << 1))  # zigzag
+    return b"\x10" + varint(value << 1 if value >= 0 else ~(value << 1))  # zigzag encoding
 
 
 _PROPERTY_BYTES: dict[type, Callable[[Any], bytes]] = {
@@ -213,7 +217,7 @@ _PROPERTY_BYTES: dict[type, Callable[[Any], bytes]] = {
     str: _text_bytes,
     bytes: lambda value: b"\x2a" + varint(len(value)) + value,
 }
-"""A value as a `Property`; the tags are those of store.proto."""
+"""The encoders of values as a `Property`; the tags are those of store.proto."""
 
 
 def _encode_whole(message: Message, chunks: Sequence[int], body_bytes: int) -> bytes:
@@ -271,7 +275,7 @@ def _values(properties: Mapping[str, pb.Property]) -> dict[str, Value]:
 
 
 def decode_message(data: bytes, body: bytes | None = None) -> Message:
-    """The message in a MESSAGE record. `body` is the body of a large one."""
+    """The message in a MESSAGE record. `body` is the body of a large message."""
     message = parse("a message", pb.Message.FromString, data)
     origin = message.origin
     return Message(
@@ -291,7 +295,7 @@ def decode_message(data: bytes, body: bytes | None = None) -> Message:
 
 
 def message_facts(data: bytes) -> MessageFacts:
-    """The facts of a MESSAGE record that concern the queues. Hot path of a load."""
+    """The facts of a MESSAGE record that queues need. Hot path of a load."""
     message = parse("a message", pb.Message.FromString, data)
     body_bytes = message.body_bytes
     chunks = tuple(message.chunks) if body_bytes else ()

@@ -1,6 +1,6 @@
-"""What a broker gives to and gets from the message store: queues, messages, and where they stand.
+"""The values that a broker gives to the message store and gets from it: queues, messages, and the state of references.
 
-These are values; `journal.store.records` and `message_records` turn them into a journal's bytes and back.
+`journal.store.records` and `message_records` turn them into a journal's bytes and back.
 """
 
 from __future__ import annotations
@@ -14,17 +14,19 @@ PRIORITY_MAX = 9
 PRIORITY_DEFAULT = 4
 
 DELIVERIES_MAX = 2**31 - 1
-"""The highest delivery count that can be set. Counting on from there never reaches the end of its 32 bits."""
+"""The highest delivery count that can be set. It leaves room in 32 bits for all counts that follow."""
 
 DUPLICATE_ID_BYTES_MAX = 1024
-"""The longest duplicate-detection id. It bounds the bytes that an address remembers, as its window bounds the ids."""
+"""The longest duplicate-detection id. It bounds the bytes that an address remembers, as its window bounds the number of
+ids."""
 
 Value = bool | int | float | str | bytes
 """The value of a header or a property."""
 
 
 class _NoValues(dict[str, Value]):
-    """The one empty dictionary that all messages without headers or properties share; nothing can be put into it.
+    """The class of the empty dictionary that all messages without headers or properties share. Nothing can be put into
+    it.
 
     Making two dictionaries for each message would take a third of the time that making the message takes.
     """
@@ -42,7 +44,7 @@ _NO_VALUES = _NoValues()
 
 
 class Routing(Enum):
-    """How an address' messages come to a queue: to one of its queues, or to all."""
+    """How messages of an address are routed to its queues: to one of them (anycast), or to all (multicast)."""
 
     ANYCAST = 0
     MULTICAST = 1
@@ -50,7 +52,7 @@ class Routing(Enum):
 
 @dataclass(frozen=True, slots=True)
 class QueueConfig:
-    """A queue as its broker declares it. A durable subscription is one with a client id and a subscription name."""
+    """A queue as its broker declares it. A queue with a client id and a subscription name is a durable subscription."""
 
     name: str
     address: str
@@ -58,26 +60,26 @@ class QueueConfig:
     client_id: str = ""
     subscription: str = ""
     filter: str = ""
-    """The filter is kept as text; the broker evaluates it."""
+    """The filter as text, which the store only keeps; the broker evaluates it."""
     exclusive: bool = False
     deliveries_max: int = 0
-    """How often a message may be delivered before it is dead; 0 for no limit."""
+    """The number of deliveries after which a message is dead; 0 for no limit."""
     dead_letter_address: str = ""
     expiry_address: str = ""
     durable: bool = True
 
 
 class Origin(NamedTuple):
-    """Where a moved, expired or dead message came from."""
+    """The queue that a moved, expired or dead message came from."""
 
     message: int
     address: str
     queue: str
     reason: str
     expires: int = 0
-    """When the message would have expired there, in ms since 1970; 0: never.
+    """When the message would have expired there, in ms since 1970; 0 means never.
 
-    If it was moved before and expires no more, this is what its own origin says.
+    If the message was moved before and does not expire any more, this is the time in its own origin.
     """
 
 
@@ -86,8 +88,8 @@ class Message:
     """A message as its broker stores it. Times are milliseconds since 1970. `expires` 0 means never, `due` 0 at once. A
     store that is sent a message with `timestamp` 0 sets it to the time of then.
 
-    Do not change a message once a store has it. (A frozen class would take 1.2 microseconds to make one instead of 0.2:
-    as much as encoding it and noting it.)
+    Do not change a message once a store has it. (The class is not frozen, because making an object would then take 1.2
+    microseconds instead of 0.2.)
     """
 
     address: str
@@ -104,13 +106,13 @@ class Message:
 
 
 class ReferenceState(Enum):
-    """Where a reference stands in its queue."""
+    """The state of a reference in its queue."""
 
     READY = "ready"
-    SCHEDULED = "scheduled"  # it is not due yet
+    SCHEDULED = "scheduled"  # its due time is in the future
     HELD = "held"  # a holder has acquired it
-    LOCKED = "locked"  # a transaction that is not settled yet acknowledges or changes it
-    SETTLING = "settling"  # it is acknowledged, but this is not known to be durable yet
+    LOCKED = "locked"  # a transaction that is not settled yet acknowledges or changes the reference
+    SETTLING = "settling"  # the reference is acknowledged, but the acknowledgement may not be durable yet
 
 
 class ReferenceInfo(NamedTuple):
@@ -127,8 +129,8 @@ class ReferenceInfo(NamedTuple):
 
 
 class Delivery(NamedTuple):
-    """What `take` hands out: a message of a queue, acquired by a holder."""
+    """The result of `take`: a message of a queue, acquired by a holder."""
 
     message: int
     deliveries: int
-    """How often the message was handed out before: more than 0 means that it is redelivered."""
+    """How many times the message was delivered before. More than 0 means that it is redelivered."""

@@ -1,6 +1,6 @@
-"""What an operation of the message store returns: the id it made or touched, and the completion of its group.
+"""The result of an operation of the message store: the id that it made or touched, and the completion of its group.
 
-Hot path: one small object an operation; the completion is shared by all operations of a group.
+Hot path: one small object for each operation; the completion is shared by all operations of a group.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from journal.append.completion import Completion, completed
 from journal.errors import JournalError
 
 COMPLETED = completed()
-"""The completion of everything that needs no append. It can be shared, as a completion that is done never changes."""
+"""The completion of operations that append nothing. It is shared, because a completion that is done never changes."""
 
 
 class Accepted:
-    """An accepted operation, whatever else it returns."""
+    """An accepted operation. Its subclasses add further results."""
 
     __slots__ = ("completion",)
 
@@ -28,13 +28,13 @@ class Accepted:
 
     @property
     def error(self) -> JournalError | None:
-        """Why it failed; None while pending and after success."""
+        """The reason for which the operation failed; None while it is pending, and after success."""
         return self.completion.error
 
     def add_callback(self, callback: Callable[[JournalError | None], None]) -> None:
-        """Call `callback(error)` once done: in the writer's thread, or now.
+        """Call `callback(error)` when the operation is done: in the writer's thread, or now if it is done already.
 
-        It must be quick; a call of the store is refused there (CallbackError).
+        The callback must be quick, and may not call the store (CallbackError).
         """
         self.completion.add_callback(callback)
 
@@ -42,18 +42,20 @@ class Accepted:
 class Pending(Accepted):
     """An accepted operation. `id` is known at once; awaiting it, or `wait`, gives the id when it is durable.
 
-    Raises what its completion raises: nothing was stored, or (OutcomeUnknownError) only the next load can tell.
+    Both raise the error of its completion: nothing was stored, or (OutcomeUnknownError) only the next load shows the
+    outcome.
     """
 
     __slots__ = ("id",)
 
     def __init__(self, id: int, completion: Completion = COMPLETED) -> None:
-        """Without a completion the operation is done already: what is not durable never reaches the journal."""
+        """Without a completion the operation is done already, because it concerns nothing durable."""
         self.id = id
         self.completion = completion
 
     def wait(self, timeout_s: float | None = None) -> int:
-        """Block until done; the id. Raises the completion's error, or DeadlineError when `timeout_s` passes first."""
+        """Block until done; returns the id. Raises the completion's error, or DeadlineError when `timeout_s` passes
+        first."""
         self.completion.wait(timeout_s)
         return self.id
 
@@ -63,7 +65,8 @@ class Pending(Accepted):
 
 
 class Moved(Pending):
-    """An accepted move, expiry or dead letter: `id` is the copy's (0: there is none), `queues` are its queues."""
+    """An accepted move, expiry or dead letter. `id` is the id of the copy (0 if there is none), `queues` are the queues
+    of the copy."""
 
     __slots__ = ("queues",)
 
@@ -75,7 +78,8 @@ class Moved(Pending):
 class PendingAll(Accepted):
     """Accepted messages of one call. `ids` are known at once, in the call's order.
 
-    Awaiting it, or `wait`, gives the ids when all messages are durable. It raises as a `Pending` does, for all or none.
+    Awaiting it, or `wait`, gives the ids when all messages are durable. An error, as in `Pending`, concerns all of
+    them.
     """
 
     __slots__ = ("ids",)
@@ -86,7 +90,8 @@ class PendingAll(Accepted):
         self.ids = tuple(ids)
 
     def wait(self, timeout_s: float | None = None) -> tuple[int, ...]:
-        """Block until done; the ids. Raises the completion's error, or DeadlineError when `timeout_s` passes first."""
+        """Block until done; returns the ids. Raises the completion's error, or DeadlineError when `timeout_s` passes
+        first."""
         self.completion.wait(timeout_s)
         return self.ids
 

@@ -1,4 +1,4 @@
-"""The journal as a message store needs it. `Journal`, `BlockingJournal` and `LocalJournal` have these operations."""
+"""The operations of a journal that a message store needs. `Journal`, `BlockingJournal` and `LocalJournal` have them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from journal.limits import Limits
 
 
 class StoreJournal(Protocol):
-    """An active journal. Thread-safe; what it accepts takes effect in the order in which it was accepted."""
+    """An active journal. Thread-safe; accepted operations take effect in the order of their acceptance."""
 
     @property
     def shards(self) -> int:
@@ -24,11 +24,11 @@ class StoreJournal(Protocol):
 
     @property
     def current(self) -> bool:
-        """Whether what this node holds may be handed out now."""
+        """Whether this node may deliver messages now."""
 
     @property
     def ended(self) -> Completion:
-        """Done once the journal is not active any more; its error says why."""
+        """A future that is done when the journal is not active any more; its error is the reason."""
 
     def new_id(self, virtual_shard: int = 0) -> int:
         """An id that no record has had."""
@@ -37,7 +37,7 @@ class StoreJournal(Protocol):
         """Whether a record has that id, or will have it if a transaction commits."""
 
     def new_volatile_id(self, virtual_shard: int = 0) -> int:
-        """An id for what is never in the journal. Nothing else has had it, or will get it."""
+        """An id for a thing that is never stored in the journal. No other thing has had it, or will get it."""
 
     def add(self, record_id: int, kind: int, data: bytes, *, tx: int = 0) -> Completion: ...
 
@@ -50,25 +50,27 @@ class StoreJournal(Protocol):
     def add_with_update(
         self, virtual_shard: int, kind: int, data: bytes, update_kind: int, subject: int
     ) -> tuple[int, Completion]:
-        """A record with a new id, and an update of it without data, in one group."""
+        """Add a record with a new id, and attach an update without data to it, in one group."""
 
     def delete_with_update(self, record_id: int, kind: int, data: bytes, subject: int) -> Completion:
-        """An update, and the delete of its record, in one group."""
+        """Attach an update to a record, and delete the record, in one group."""
 
     def append_all(self, operations: Sequence[AnyOperation], *, tx: int = 0, wait: bool = True) -> Completion:
-        """Operations that take effect together: one group has all of them or none; with `tx`, that transaction.
+        """Append operations that take effect together: one group has all of them or none; with `tx`, they belong to
+        that transaction.
 
         Without `wait` a full queue refuses them at once.
 
-        Raises InvalidOperationError for more than one group takes: `queue_operations_max`, `queue_bytes_max`.
+        Raises InvalidOperationError for more than one group may have: `queue_operations_max`, `queue_bytes_max`.
         """
 
     def take_in(
         self, operations: Sequence[AnyOperation], consumed: Consumed, beside: Sequence[Sent] = ()
     ) -> Completion:
-        """Operations on new records, the offsets of what was consumed for them, and records `beside` for other topics.
+        """Append operations on new records in one Kafka transaction with the offsets of the consumed records, and with
+        records of other topics in `beside`.
 
-        All of it is there afterwards, or nothing.
+        All of it is written, or nothing.
         """
 
     def new_ids(self, virtual_shards: Sequence[int]) -> list[int]:
@@ -79,21 +81,21 @@ class StoreJournal(Protocol):
     def prepare(self, tx: int, data: bytes = b"") -> Completion: ...
 
     def commit(self, tx: int, *, then: Sequence[PlainOperation] = ()) -> Completion:
-        """The operations of `tx`, and plain ones behind them in the same group."""
+        """Commit the operations of `tx`, and after them plain operations in the same group."""
 
     def rollback(self, tx: int) -> Completion: ...
 
     def room(self) -> Completion:
-        """Done when appends that met FullError may be tried again."""
+        """A future that is done when appends that met FullError may be tried again."""
 
     def flush(self) -> Completion:
-        """Done when everything accepted so far is durable."""
+        """A future that is done when everything accepted so far is durable."""
 
     def read(self, record_id: int) -> bytes | None:
         """The data of a record in the local copy; None if the copy does not have it (yet)."""
 
     def read_at(self, record_id: int, offsets: tuple[int, int], timeout_s: float = 15.0) -> bytes | None:
-        """The data with which the log adds a record between two offsets, as `Completion.offsets` has them."""
+        """The data of a record that was added between two offsets of the WAL, which `Completion.offsets` gives."""
 
     def applied(self, shard: int) -> int:
-        """The log's offset up to which the local copy has a shard, -1 before its first mark."""
+        """The WAL offset up to which the local copy has applied a shard; -1 before its first mark."""

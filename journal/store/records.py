@@ -1,7 +1,7 @@
-"""Addresses, queues, bindings and updates as a journal's bytes (store.proto), and back.
+"""Encodes addresses, queues, bindings and updates as bytes for the journal (store.proto), and decodes them.
 
-What a caller gives is checked where it is encoded (InvalidOperationError); what a journal holds and does not parse is a
-RowError. `journal.store.message_records` has the messages.
+A caller's values are checked when they are encoded (InvalidOperationError); bytes of a journal that do not parse are a
+RowError. `journal.store.message_records` does the same for messages.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ReferenceFacts(NamedTuple):
 
 
 def parse(kind: str, read: Callable[[bytes], _T], data: bytes) -> _T:
-    """Parse what a journal holds. Raises RowError."""
+    """Parse bytes from a journal. Raises RowError."""
     try:
         return read(data)
     except DecodeError as error:
@@ -38,7 +38,8 @@ def parse(kind: str, read: Callable[[bytes], _T], data: bytes) -> _T:
 
 
 class Checked:
-    """A context that builds a record of a caller's values: what protobuf refuses is an InvalidOperationError."""
+    """A context in which a record is built from a caller's values. If protobuf refuses one, it raises
+    InvalidOperationError."""
 
     def __init__(self, what: str) -> None:
         self._what = what

@@ -1,8 +1,8 @@
-"""Transactions in doubt and duplicate windows, restored from what a load found.
+"""Restores transactions in doubt and duplicate windows from the result of a load.
 
 The loaded state already has the references of a prepared transaction: arriving, or locked for their acknowledgement.
-This module reads the transaction's operations for what commit or rollback will do to them. It locks the references that
-the transaction changes, and takes what it destroys out of the state.
+This module reads the transaction's operations, to know the effects of its commit or rollback. It locks the references
+that the transaction changes, and removes the things that it destroys from the state.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from journal.v1.store_pb2 import ACKNOWLEDGE, ADDRESS, BINDING, DUPLICATE, MESSA
 
 
 def restore_transactions(loaded: LoadedStore, bodies_bytes_max: int) -> dict[int, StoreTransaction]:
-    """Prepared transactions by number; what they change is locked, what they destroy is gone, in the loaded state."""
+    """The prepared transactions by number. In the loaded state, the references that they change are locked, and the
+    things that they destroy are removed."""
     return {prepared.tx: _restored(loaded.state, prepared, bodies_bytes_max) for prepared in loaded.prepared}
 
 
@@ -55,7 +56,8 @@ def _restored(state: QueueState, prepared: LoadedPrepared, bodies_bytes_max: int
 
 
 def _restore_changes(state: QueueState, txn: StoreTransaction, changes: Mapping[tuple[int, int], Changed]) -> None:
-    """Restore changes of references that were there before. A change of its own route is a part of the route."""
+    """Restore the changes of references that existed before the transaction. A change of a reference that the
+    transaction itself routes is a part of its route."""
     routed = {(item.message, item.queue) for item in txn.routed}
     taken = {(item.message, item.queue) for item in txn.taken}
     for key, changed in changes.items():

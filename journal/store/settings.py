@@ -1,4 +1,4 @@
-"""Settings of a message store: bounds of everything that it keeps beside the queues, with their reasons."""
+"""Settings of a message store: bounds of everything that it keeps apart from the queues, with their reasons."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from journal.limits import OPERATION_OVERHEAD_BYTES, Limits
 from journal.process.clocks import AGREEMENT_MS
 
 REFERENCES_IN_MEMORY_MAX = 1_000_000
-"""References that a node keeps in memory when an index takes the rest: about 250 MB."""
+"""The most references that a node keeps in memory if an index holds the rest: about 250 MB."""
 
 QUEUE_REFERENCES_IN_MEMORY_MAX = 100_000
-"""Ready and scheduled references of one queue among these, so that no queue takes the memory of all others."""
+"""The most ready and scheduled references of one queue among these, so that no queue uses the memory of all others."""
 
 _AROUND_A_BODY = 2
-"""Operations beside the chunks in a large message's transaction: its own record and one reference."""
+"""The operations in a large message's transaction besides its chunks: its own record and one reference."""
 
 _CHUNK_ID_BYTES = 8
 
 _HEADERS_BYTES = 1024
-"""Bytes that are left to headers and properties, where a body has the largest size."""
+"""Bytes that are reserved for headers and properties when a body has the largest size."""
 
 _CHANGE_BYTES = 512
-"""A bound for the bytes that a delete or a release takes of a group."""
+"""An upper bound for the bytes of a delete or a release in a group."""
 
 
 class StoreSettings(BaseModel):
@@ -34,46 +34,51 @@ class StoreSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     message_bytes_max: int = Field(default=64 * 1024 * 1024, ge=1)
-    """The largest body. A durable one is a staged transaction: the journal's `staged_bytes_max` must be above it."""
+    """The largest body. A durable one is a staged transaction, so the journal's `staged_bytes_max` must be above it."""
 
     inline_bytes_max: int = Field(default=256 * 1024, ge=1)
     """A body up to this size is in its message's record, a larger one in chunks. It must be below the journal's
-    `data_bytes_max`; if it is above `message_bytes_max`, that one counts."""
+    `data_bytes_max`. If it is above `message_bytes_max`, that bound applies."""
 
     chunk_bytes: int = Field(default=256 * 1024, ge=1)
-    """A chunk of a large body: it is read at a time, and well below a frame. It must not be over the journal's
-    `data_bytes_max`."""
+    """The size of a chunk of a large body. One chunk is read at a time, and it is well below the size of a frame. It
+    must not exceed the journal's `data_bytes_max`."""
 
     cache_bytes_max: int = Field(default=64 * 1024 * 1024, ge=0)
-    """Bodies kept until the local copy has them. Bodies that are not durable yet are kept beyond this bound."""
+    """Bytes of bodies that are kept until the local copy has them. Bodies that are not durable yet are kept beyond this
+    bound."""
 
     acquire_grace_ms: int = Field(default=30_000, ge=0)
     """How long after an activation a message stays with its earlier holder, if the holder does not come back for it."""
 
     expiry_agreement_ms: int = Field(default=AGREEMENT_MS, ge=0)
-    """How long wall clock and monotonic clock must have agreed before `expired` tells a message: one that is settled as
-    expired does not come back when a clock is set right."""
+    """How long wall clock and monotonic clock must have agreed before `expired` gives a message. A message that is
+    settled as expired does not come back when a wrong clock is corrected."""
 
     volatile_bytes_max: int = Field(default=64 * 1024 * 1024, ge=0)
-    """Bodies in memory of messages that are not durable; bodies beyond it are swapped."""
+    """Bytes in memory of the bodies of messages that are not durable; further bodies are swapped."""
 
     swap_directory: Path | None = None
-    """Where bodies that are not durable are swapped to; None refuses them instead. Emptied at start and at close."""
+    """The directory for swapped bodies of messages that are not durable. None means that such bodies are refused. It is
+    emptied at start and at close."""
 
     swap_file_bytes_max: int = Field(default=16 * 1024 * 1024, ge=1)
-    """The size of a swap file, which is removed when the last message in it is gone."""
+    """The size of a swap file. A file is removed when the last message in it is gone."""
 
     swap_queue_bytes_max: int = Field(default=1024 * 1024 * 1024, ge=1)
     """The size of all swap files of one queue."""
 
     collect_operations_max: int = Field(default=500, ge=1)
-    """Records deleted in one group, of messages that a destroyed queue or a load left without references."""
+    """The most records in one group when messages are deleted that a destroyed queue or a load has left without
+    references."""
 
     release_operations_max: int = Field(default=50, ge=1)
-    """Messages given back in one group, while others wait for the store, when a holder lets go of all it holds."""
+    """The most messages in one group when a holder releases all it holds. Other callers of the store wait for that
+    long."""
 
     transaction_bodies_bytes_max: int = Field(default=4 * 1024 * 1024, ge=0)
-    """Bodies of one open transaction kept in memory; others are read from the local copy once it has them."""
+    """Bytes of bodies of one open transaction that are kept in memory; other bodies are read from the local copy once
+    it has them."""
 
     read_timeout_ms: int = Field(default=15_000, ge=1)
     """How long to wait for a body that the local copy does not have yet."""
@@ -98,7 +103,7 @@ class StoreSettings(BaseModel):
                 "a chunk is one record"
             )
         if "message_bytes_max" not in self.model_fields_set:
-            return  # a journal with less room than the default needs still takes messages that are smaller
+            return  # a journal with smaller limits than the defaults still takes smaller messages
         body_bytes_max = self.body_bytes_max(limits, _HEADERS_BYTES)
         if self.message_bytes_max > body_bytes_max:
             raise ConfigError(
@@ -125,5 +130,5 @@ class StoreSettings(BaseModel):
         return min(self.message_bytes_max, max(self.inline_bytes_max, chunks * self.chunk_bytes))
 
     def operations_at_once(self, operations_max: int, limits: Limits) -> int:
-        """How many deletes or releases go into one group: `operations_max`, or fewer if the journal takes fewer."""
+        """The number of deletes or releases in one group: `operations_max`, or fewer if the journal takes fewer."""
         return min(operations_max, limits.queue_operations_max, limits.queue_bytes_max // _CHANGE_BYTES)

@@ -11,8 +11,8 @@
     delivery = store.take("orders/eu", holder="session 7")
     store.acknowledge(delivery.message, "orders/eu", holder="session 7").wait()
 
-This file lists every operation and says what it does. Its body is in `journal/store/operations`, in the file that the
-one line below it names: `self._send.send(...)` is in `send.py`.
+This file lists every operation with its meaning. The code of an operation is in `journal/store/operations`, in the file
+that its one line here names: `self._send.send(...)` is in `send.py`.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ def wall_clock_ms() -> int:
 class MessageStore:
     """The message store of one activation of a journal. When the activation is fenced or fails, so is the store.
 
-    All operations are thread-safe. One that changes something is accepted or refused at once; a refused one has changed
-    nothing. An accepted one gives a `Pending`, which is done when the operation is durable. With `tx` it is a part of
-    that transaction, and takes effect when the transaction is committed.
+    All operations are thread-safe. An operation that changes something is accepted or refused at once; a refused one
+    has changed nothing. An accepted one returns a `Pending`, which is done when the operation is durable. With `tx` the
+    operation is a part of that transaction, and takes effect when the transaction is committed.
 
-    Times are milliseconds since 1970. A holder is whoever its broker names: a member, a client, a session. `id`, `ids`
-    and `checked` are for the stores of a chain: the first store has issued the id, and has checked the
-    duplicate-detection id, or that the message may be handed out. Its answer holds here too.
+    Times are milliseconds since 1970. A holder is a name that the broker chose: of a member, a client, a session. `id`,
+    `ids` and `checked` are for the stores of a chain: the first store has issued the id, and has checked the
+    duplicate-detection id, or that the message may be delivered. Its answer holds here too.
 
     Every operation raises what ended the activation, ClosedError after `close`, StateError before `start`, and
     CallbackError in a completion's callback. Only `incoming` asks nobody, and `room` and `flush` ask the journal alone:
@@ -79,7 +79,7 @@ class MessageStore:
     TransactionUnknownError, TransactionPreparedError, and what refused the whole transaction before. Operations that
     append raise FullError when the journal has no room: await `room()` and try again.
 
-    The class has an attribute for each of its parts, as it is the list of them.
+    The class has an attribute for each of its parts, because it is the list of them.
     """
 
     def __init__(
@@ -90,10 +90,10 @@ class MessageStore:
         clock_ms: ClockMs = wall_clock_ms,
         elapsed_ms: Callable[[], float] = monotonic_ms,
     ) -> None:
-        """`journal` is started. `elapsed_ms` gives the milliseconds of a clock that is never set.
+        """`journal` must be started. `elapsed_ms` gives the milliseconds of a monotonic clock.
 
-        Raises ConfigError for settings that the journal's limits contradict, LocalStorageError if there is no place to
-        swap to.
+        Raises ConfigError for settings that the journal's limits contradict, LocalStorageError if the swap directory
+        cannot be used.
         """
         settings = settings or StoreSettings()
         settings.require_fit(journal.limits)
@@ -123,16 +123,18 @@ class MessageStore:
         core.unfinished = (garbage.delete_some, self._transactions.roll_back_abandoned, self._hold.give_back_left)
         self._started = self._closed = False
         self.orphaned_messages = 0
-        """Messages without references that the load has found, and that are deleted."""
+        """The number of messages without references that the load has found, and that are being deleted."""
 
     # ---- the store itself ------------------------------------------------------------------------------------------
 
     def start(self, loaded: LoadedStore) -> None:
-        """Go on from what the journal's activation has loaded, and delete what nothing refers to. Once.
+        """Take over the state that the journal's activation has loaded, and delete records without a reference to them.
+        Call it once.
 
-        What holders hold stays theirs for `acquire_grace_ms` from now, and for good if they come back for it.
-        Transactions in doubt are as they were: what they add is not visible, what they acknowledge and change is
-        locked, what they destroy is gone. Raises StateError if the store was started.
+        Messages that holders had stay theirs for `acquire_grace_ms` from now, and for good if they come back for them.
+        Transactions in doubt stay as they were: messages that they add are not visible, references that they
+        acknowledge or change are locked, and queues that they destroy are gone. Raises StateError if the store was
+        started.
         """
         core = self._core
         with core.lock:
@@ -145,20 +147,21 @@ class MessageStore:
             core.go_on()
 
     def _end(self, error: JournalError | None) -> None:
-        """The node is not active any more: every later call is told so. Called by the journal."""
+        """Called by the journal when the node is not active any more. Every later call raises the reason."""
         if self._core.refusal is None:
             self._core.refusal = error
 
     def room(self) -> Completion:
-        """Done when operations that met FullError may be tried again, first come first served."""
+        """A future that is done when operations that met FullError may be tried again, first come first served."""
         return self._core.journal.room()
 
     def flush(self) -> Completion:
-        """Done when everything accepted so far is durable."""
+        """A future that is done when everything accepted so far is durable."""
         return self._core.journal.flush()
 
     def close(self) -> None:
-        """Refuse every later call, and drop what is not durable. The journal stays open for its owner."""
+        """Refuse every later call, and drop messages that are not durable. The journal stays open, because its owner
+        closes it."""
         core = self._core
         with core.lock:
             if not self._closed:
@@ -176,12 +179,12 @@ class MessageStore:
 
     @property
     def inline_bytes_max(self) -> int:
-        """Larger bodies are stored in chunks."""
+        """Bodies larger than this are stored in chunks."""
         return self._core.inline_bytes_max
 
     @property
     def collected(self) -> int:
-        """Number of records that nothing referred to any more, and that are durably deleted."""
+        """The number of records without a reference to them whose deletion is durable."""
         return self._garbage.deleted
 
     @property
@@ -199,15 +202,15 @@ class MessageStore:
     def create_address(self, name: str, duplicate_window: int = 0, tx: int = 0) -> Pending:
         """Create an address, which remembers the last `duplicate_window` duplicate-detection ids.
 
-        In a transaction: there for others from its commit on, for its own queues at once. Raises AddressExistsError
-        (also if a transaction creates or destroys it), InvalidOperationError.
+        In a transaction, others see the address after the commit; queues of the same transaction can use it at once.
+        Raises AddressExistsError (also if a transaction creates or destroys it), InvalidOperationError.
         """
         return self._declare.create_address(name, duplicate_window, tx)
 
     def destroy_address(self, name: str, tx: int = 0) -> Pending:
-        """Destroy an address without queues, and the messages there that no queue ever got.
+        """Destroy an address without queues, and its messages that were never in a queue.
 
-        In a transaction it is gone for everybody at once, and back if that is rolled back. Raises AddressMissingError,
+        In a transaction it is gone for everybody at once, and comes back with a rollback. Raises AddressMissingError,
         AddressInUseError (it has queues, or a transaction creates or destroys some, or stores messages there).
         """
         return self._declare.destroy_address(name, tx)
@@ -215,18 +218,19 @@ class MessageStore:
     def create_queue(self, config: QueueConfig, tx: int = 0) -> Pending:
         """Create a queue of an address that exists, or that the transaction creates.
 
-        In a transaction: there for others from its commit on, for its own bindings at once. Raises AddressMissingError,
-        QueueExistsError (that name, or that durable subscription of its client at whatever address; also if a
-        transaction creates or destroys it), InvalidOperationError (its dead-letter or expiry address is its own).
+        In a transaction, others see the queue after the commit; bindings of the same transaction can use it at once.
+        Raises AddressMissingError, QueueExistsError (the name, or the client's durable subscription at any address,
+        exists; also if a transaction creates or destroys it), InvalidOperationError (its dead-letter or expiry address
+        is the queue's own address).
         """
         return self._declare.create_queue(config, tx)
 
     def destroy_queue(self, name: str, tx: int = 0) -> Pending:
         """Destroy a queue. Messages left without a reference are deleted afterwards, in bounded groups.
 
-        In a transaction it is gone for everybody at once, with its messages, and back if that is rolled back. Raises
-        QueueMissingError, QueueInDoubtError (transactions, this one included, whose settlement is not durable add
-        messages to it, have acknowledged or changed some, or bind it; or what is taken in settles some).
+        In a transaction it is gone for everybody at once, with its messages, and comes back with a rollback. Raises
+        QueueMissingError, QueueInDoubtError: a transaction whose settlement is not durable, which may be this one, adds
+        messages to the queue, acknowledges or changes some, or binds it; or a `take_in` settles some.
         """
         return self._declare.destroy_queue(name, tx)
 
@@ -238,7 +242,8 @@ class MessageStore:
         return self._declare.bind(queue, key, filter, tx, id=id)
 
     def unbind(self, binding_id: int, tx: int = 0) -> Pending:
-        """Remove a binding, in a transaction for everybody at once. Raises StoreError if there is none of that id."""
+        """Remove a binding, even inside a transaction for everybody at once. Raises StoreError if there is no binding
+        with that id."""
         return self._declare.unbind(binding_id, tx)
 
     def bindings(self, queue: str) -> list[BindingEntry]:
@@ -250,7 +255,8 @@ class MessageStore:
     def send(
         self, message: Message, queues: Sequence[str], tx: int = 0, *, id: int = 0, checked: bool = False
     ) -> Pending:
-        """Store a message and route it to queues of its address, in one group. Not delivered before `message.due`.
+        """Store a message and route it to queues of its address, in one group. It is not delivered before
+        `message.due`.
 
         Raises QueueMissingError, StoreError (a queue of another address), and what `store` raises.
         """
@@ -268,22 +274,22 @@ class MessageStore:
     ) -> PendingAll:
         """Send messages of one address to the same queues, in their order and in one group: all of them or none.
 
-        Without queues they are stored as by `store`. A body that a group does not take is for `store_stream`.
+        Without queues they are only stored, as `store` does. A body that is too large for a group needs `store_stream`.
 
         Raises what `send` raises for one of them, and then none was stored; StoreError also for messages of several
         addresses; DuplicateMessageError also for two with the same duplicate-detection id; InvalidOperationError also
-        for more than a group takes (the journal's `queue_operations_max`, of which each message takes one, one more
-        for each durable queue and for a duplicate-detection id, and one for each chunk; `queue_bytes_max`).
+        for more than a group may have: the journal's `queue_bytes_max`, and its `queue_operations_max`, of which each
+        message takes one, and one more for each durable queue, each duplicate-detection id and each chunk.
         """
         self._give_time(*messages)
         return self._send_all.send_all(messages, queues, tx, ids, checked=checked)
 
     def store(self, message: Message, tx: int = 0, *, id: int = 0, checked: bool = False) -> Pending:
-        """Store a message without routing it yet. A load deletes one that no queue ever got.
+        """Store a message without routing it yet. A load deletes a message that was never in a queue.
 
-        Raises AddressMissingError, StoreError (the id is in use, or of another virtual shard than the address),
-        MessageTooLargeError, InvalidOperationError, FullError, and DuplicateMessageError; after that one the
-        transaction can only be rolled back.
+        Raises AddressMissingError, StoreError (the id is in use, or in another virtual shard than the address),
+        MessageTooLargeError, InvalidOperationError, FullError, and DuplicateMessageError, after which the transaction
+        can only be rolled back.
         """
         self._give_time(message)
         return self._send.store(message, tx, id, checked)
@@ -298,10 +304,11 @@ class MessageStore:
         id: int = 0,
         checked: bool = False,
     ) -> Pending:
-        """Send a message whose body comes in pieces of any size; its own body is empty. Waits for room in the journal.
+        """Send a message whose body comes in pieces of any size; `message.body` is empty. It waits for room in the
+        journal.
 
-        What `body` raises cuts the message off: nothing is left of it, and the transaction can only be rolled back.
-        Raises what `send` raises, and DeadlineError when there is no room within `read_timeout_ms`.
+        An error of the iterator `body` cuts the message off: nothing of it remains, and the transaction can only be
+        rolled back. Raises what `send` raises, and DeadlineError if there is no room within `read_timeout_ms`.
         """
         self._give_time(message)
         return self._stream.store_stream(message, body, queues, tx, id=id, checked=checked)
@@ -309,7 +316,7 @@ class MessageStore:
     async def store_stream_async(
         self, message: Message, body: AsyncIterable[bytes], queues: Sequence[str] = (), tx: int = 0, *, id: int = 0
     ) -> Pending:
-        """`store_stream` in an event loop. Accepted when it returns.
+        """`store_stream` in an event loop. The message is accepted when it returns.
 
         It does not block the loop on a journal whose appends do not wait (`Journal`, or `room_timeout_ms` 0); on
         another journal each chunk may block for `room_timeout_ms`.
@@ -338,11 +345,12 @@ class MessageStore:
         takes: Takes,
         settles: Sequence[Settles] = (),
     ) -> TakenIn:
-        """Store messages of Kafka topics and route them to queues of their address, with the offsets consumed for them.
+        """Store messages of Kafka topics and route them to queues of their address, together with the offsets of the
+        consumed records.
 
         All is one group and one Kafka transaction, together with the records `beside`, which go to other topics, and
-        the acknowledgements of `settles`. `takes` is asked for queues with a filter. The completion is told
-        NotTakenInError if nothing of it is there: consume again from the committed offsets.
+        the acknowledgements of `settles`. `takes` decides for queues with a filter. The completion is told
+        NotTakenInError if nothing was written: then consume again from the committed offsets.
 
         Raises AddressMissingError, QueueMissingError (the address has no queue), MessageMissingError and
         MessageHeldError (of `settles`), FullError, InvalidOperationError, StateError (an earlier batch is on its way);
@@ -351,70 +359,73 @@ class MessageStore:
         return self._take_in.take_in(messages, consumed, beside, takes, settles)
 
     def ways_in(self, addresses: Collection[str]) -> dict[str, list[QueueConfig]]:
-        """Queues of those of the addresses that exist, by address."""
+        """The queues of those addresses that exist, by address."""
         return self._take_in.ways_in(addresses)
 
     def route(self, message_id: int, queue: str, due: int = 0, tx: int = 0) -> Pending:
-        """Route a stored message to one more queue of its address, where it is not delivered before `due`.
+        """Route a stored message to one more queue of its address. It is not delivered there before `due`.
 
-        Once the acknowledgement of an earlier route is durable, this begins a new reference. Raises MessageMissingError
-        (or another transaction stores it), QueueMissingError, StoreError (the queue is of another address, or has the
-        message: arriving, or acknowledged and not yet durably so, included), InvalidOperationError (not a time).
+        If an earlier reference there was acknowledged, and that is durable, this begins a new one. Raises
+        MessageMissingError (also if another transaction stores it), QueueMissingError, StoreError (the queue is of
+        another address, or has the message, even if it is arriving or its acknowledgement is not durable yet),
+        InvalidOperationError (`due` is no time).
         """
         return self._route.route(message_id, queue, due, tx)
 
     def delete(self, message_id: int) -> Pending:
-        """Delete a stored message that no queue has. A message that queues have goes with its last reference.
+        """Delete a stored message that is in no queue. A message in queues is deleted with its last reference.
 
-        Raises MessageMissingError (not there, or on its way out), StoreError (a queue has it, or is about to; or a
-        transaction stores it, whose rollback deletes it).
+        Raises MessageMissingError (also if it is being deleted), StoreError (it is in a queue, or is arriving there; or
+        a transaction stores it, whose rollback deletes it).
         """
         return self._route.delete(message_id)
 
     # ---- messages out of the store ---------------------------------------------------------------------------------
 
     def take(self, queue: str, holder: str) -> Delivery | None:
-        """Acquire the first message of a queue that is ready; None if none is, or this node may hand out nothing now.
+        """Acquire the first ready message of a queue. None if there is none, or if this node may deliver nothing now.
 
-        Up to 250 expired messages are passed; if more come first, None, and `next_due` has passed. Raises
-        QueueMissingError, InvalidOperationError (the holder has no name).
+        Up to 250 expired messages are passed. If more come first, the result is None, and `next_due` is in the past.
+        Raises QueueMissingError, InvalidOperationError (the holder has no name).
         """
         return self._consume.take(queue, holder)
 
     def acquire(self, message_id: int, queue: str, holder: str, tx: int = 0, *, checked: bool = False) -> Pending:
-        """Acquire a certain message; a message that `holder` has already stays its own.
+        """Acquire a certain message. A message that `holder` has already stays with it.
 
-        Raises QueueMissingError, MessageMissingError, MessageExpiredError (nobody had it, and it has expired),
-        MessageHeldError (another has it, a transaction, or it is not due yet), StateError (this node may hand out
-        nothing now), InvalidOperationError (the holder has no name).
+        Raises QueueMissingError, MessageMissingError, MessageExpiredError (nobody holds it, and it has expired),
+        MessageHeldError (another holder or a transaction has it, or it is not due yet), StateError (this node may
+        deliver nothing now), InvalidOperationError (the holder has no name).
         """
         return self._consume.acquire(message_id, queue, holder, tx, checked=checked)
 
     def release(self, message_id: int, queue: str, holder: str = "", tx: int = 0, *, counts: bool = True) -> Pending:
-        """Give a message back: it is ready in its old place. Without `holder`: whoever has it.
+        """Release a message: it is ready again in its old place. Without `holder`, any holder's message is released.
 
-        `counts`: it counts one delivery more; false for a message that its client never saw. Raises QueueMissingError,
-        MessageMissingError, MessageHeldError (nobody holds it, or another does, or a transaction has locked it).
+        With `counts` its number of deliveries grows by one; set it to false for a message that the client never saw.
+        Raises QueueMissingError, MessageMissingError, MessageHeldError (nobody holds it, or another does, or a
+        transaction has locked it).
         """
         return self._consume.release(message_id, queue, holder, tx, counts=counts)
 
     def release_holder(self, name: str, *, counts: bool = True) -> Pending:
-        """Give back everything that a holder holds now, in bounded groups; done when the last of them is.
+        """Release everything that a holder holds now, in bounded groups. The result is done when the last group is.
 
         `counts` is as in `release`. After a FullError the rest is still held: call it again.
         """
         return self._hold.release_holder(name, counts=counts)
 
     def reattach(self, holder: str) -> list[tuple[int, str]]:
-        """(message, queue) that a holder has from before a load, in order of acquisition: they stay its own."""
+        """The (message, queue) pairs that a holder has from before a load, in order of acquisition. They stay with it
+        from now on."""
         return self._hold.reattach(holder)
 
     def holders(self) -> list[str]:
-        """Names of those who hold messages."""
+        """The names of all holders that have messages."""
         return self._hold.holders()
 
     def deliveries(self, message_id: int, queue: str, count: int, tx: int = 0) -> Pending:
-        """Set how often a message was delivered, as its broker counts: 0 to `DELIVERIES_MAX`.
+        """Set the number of deliveries of a message, as its broker counts them: 0 to `DELIVERIES_MAX`.
 
         Raises QueueMissingError, MessageMissingError, MessageHeldError (a transaction changes it; in a transaction:
         another one has locked it), InvalidOperationError.
@@ -422,28 +433,30 @@ class MessageStore:
         return self._consume.deliveries(message_id, queue, count, tx)
 
     def schedule(self, message_id: int, queue: str, due: int, tx: int = 0) -> Pending:
-        """Deliver a message not before `due` (0: at once); a message that is held, once it is given back.
+        """Do not deliver a message before `due` (0 means at once). For a held message this takes effect at its release.
 
         Raises QueueMissingError, MessageMissingError, MessageHeldError (a transaction has locked it),
-        InvalidOperationError (not a time).
+        InvalidOperationError (`due` is no time).
         """
         return self._consume.schedule(message_id, queue, due, tx)
 
     def acknowledge(self, message_id: int, queue: str, holder: str = "", tx: int = 0) -> Pending:
-        """Settle a queue's reference to a message; the last one deletes the message in the same group.
+        """Settle a queue's reference to a message. If it is the last reference, the message is deleted in the same
+        group.
 
-        In a transaction it is locked until that is settled. Raises QueueMissingError, MessageMissingError (not there,
-        or acknowledged before), MessageHeldError (another holds it, or a transaction locks it).
+        In a transaction the reference is locked until the transaction is settled. Raises QueueMissingError,
+        MessageMissingError (not in the queue, or acknowledged before), MessageHeldError (another holder has it, or a
+        transaction locks it).
         """
         return self._acknowledge.acknowledge(message_id, queue, holder, tx)
 
     def acknowledge_all(self, message_ids: Sequence[int], queue: str, holder: str = "", tx: int = 0) -> PendingAll:
         """Settle many references of one queue, in one group: all of them or none.
 
-        Raises what `acknowledge` raises for one of them, whose id the error has as `message`; then none was settled.
-        StoreError also for a message that is given twice, InvalidOperationError also for more than a group takes (the
-        journal's `queue_operations_max`, of which each takes two, and a chunk of a large one takes one;
-        `queue_bytes_max`).
+        Raises what `acknowledge` raises for one of them; the error has its id as `message`, and none is settled.
+        StoreError also for a message that is named twice, InvalidOperationError also for more than a group may have:
+        the journal's `queue_bytes_max`, and its `queue_operations_max`, of which each message takes two, and each chunk
+        of a large one takes one.
         """
         return self._acknowledge.acknowledge_all(message_ids, queue, holder, tx)
 
@@ -458,19 +471,21 @@ class MessageStore:
         id: int = 0,
         tx: int = 0,
     ) -> Moved:
-        """Copy a message to queues of another address, and settle it in this one; the Pending's id is the copy's.
+        """Copy a message to queues of another address, and settle it in this queue. The id of the Pending is the
+        copy's.
 
-        The copy expires when the message would; it has no scheduled time and no duplicate-detection id. Raises
+        The copy expires when the message would have; it has no scheduled time and no duplicate-detection id. Raises
         QueueMissingError, MessageMissingError, MessageHeldError (a transaction has locked it), AddressMissingError,
         StoreError (a queue of another address).
         """
         return self._move.move(message_id, queue, address, queues, reason, id=id, tx=tx)
 
     def expire(self, message_id: int, queue: str, *, queues: Sequence[str] = (), id: int = 0, tx: int = 0) -> Moved:
-        """Settle a message as expired: moved to the queue's expiry address, if it has one, where it expires no more.
+        """Settle a message as expired. If the queue has an expiry address, the message is moved there, and does not
+        expire any more.
 
         `queues` are those of that address; by default the multicast ones, and the anycast one with the fewest messages.
-        `Moved.queues` tells them. Raises what `move` raises; QueueMissingError also if that address has no queue,
+        `Moved.queues` has them. Raises what `move` raises; QueueMissingError also if that address has no queue,
         StoreError if there is no such address for `queues`.
         """
         return self._move.expire(message_id, queue, queues=queues, id=id, tx=tx)
@@ -478,17 +493,18 @@ class MessageStore:
     def dead_letter(
         self, message_id: int, queue: str, *, queues: Sequence[str] = (), id: int = 0, tx: int = 0
     ) -> Moved:
-        """Settle a message that was delivered in vain: moved to the queue's dead-letter address, if it has one.
+        """Settle a message that was delivered in vain. If the queue has a dead-letter address, the message is moved
+        there.
 
         A broker calls it when `Delivery.deliveries` has reached `QueueConfig.deliveries_max`. The copy does not expire.
-        Otherwise as `expire`.
+        All else is as in `expire`.
         """
         return self._move.dead_letter(message_id, queue, queues=queues, id=id, tx=tx)
 
     # ---- transactions ----------------------------------------------------------------------------------------------
 
     def begin(self, tx: int = 0) -> int:
-        """Begin a transaction: `tx`, or without one a number that is free.
+        """Begin a transaction with the number `tx`, or with a free number.
 
         Raises StateError if the rollback of a `tx` that was prepared is not durable yet, TransactionPreparedError,
         FullError if too many are open (the journal's `transactions_max`): settle some.
@@ -498,23 +514,23 @@ class MessageStore:
     def prepare(self, tx: int, data: bytes = b"") -> Prepared:
         """Make a transaction wait, through every crash, for commit or rollback; `data` names it (an xid).
 
-        Raises StateError if a large message is on its way into it.
+        Raises StateError while the body of a large message is being stored in it.
         """
         return self._transactions.prepare(tx, data)
 
     def commit(self, tx: int, *, then: Sequence[PlainOperation] = ()) -> Pending:
-        """Make a transaction take effect, and plain operations of other records behind it in the same group.
+        """Make a transaction take effect, and after it plain operations on other records, in the same group.
 
         Raises StateError as `prepare` does.
         """
         return self._transactions.commit(tx, then=then)
 
     def rollback(self, tx: int) -> Pending:
-        """Drop what was done in a transaction."""
+        """Drop all operations of a transaction."""
         return self._transactions.rollback(tx)
 
     def is_empty(self, tx: int) -> bool:
-        """Whether nothing was done in a transaction."""
+        """Whether a transaction has no operations."""
         return self._transactions.is_empty(tx)
 
     def transaction(self, tx: int) -> TransactionInfo:
@@ -529,36 +545,37 @@ class MessageStore:
         """Prepared transactions, which wait for their coordinator."""
         return self._transactions.in_doubt()
 
-    # ---- what is there ---------------------------------------------------------------------------------------------
+    # ---- reading ----------------------------------------------------------------------------------------------------
 
     def message(self, message_id: int, *, body: bool = True) -> Message:
-        """A message; `body` false leaves a large body out, as `body_stream` gives it in pieces.
+        """A message. With `body` false a large body is left out, because `body_stream` gives it in pieces.
 
-        Reads the local copy, and waits for it if the message is on its way there. Raises MessageMissingError (also for
-        a large message in a transaction that is not committed), DeadlineError, LocalStorageError.
+        It reads the local copy, and waits if the message is not there yet. Raises MessageMissingError (also for a large
+        message in a transaction that is not committed), DeadlineError, LocalStorageError.
         """
         return self._look.message(message_id, body=body)
 
     def body_stream(self, message_id: int) -> BodyStream:
-        """A message's body piece by piece, for `for` and `async for`. Raises MessageMissingError."""
+        """The body of a message, piece by piece, for `for` and `async for`. Raises MessageMissingError."""
         return self._look.body_stream(message_id)
 
     def describe(self, message_id: int) -> MessageEntry:
-        """What is known of a message without reading it. Raises MessageMissingError."""
+        """The facts about a message that are known without reading it. Raises MessageMissingError."""
         return self._look.describe(message_id)
 
     def explain(self, record_id: int) -> list[ReferenceInfo]:
-        """Why a message is still there: every queue's reference, its holder and transaction.
+        """Why a message still exists: its reference in each queue, with the holder and the transaction of the
+        reference.
 
         Raises MessageMissingError.
         """
         return self._look.explain(record_id)
 
     def browse(self, queue: str, limit: int = 0) -> Iterator[ReferenceInfo]:
-        """A queue's messages in delivery order; the first `limit` of them, 0 for all. Consumes nothing.
+        """A queue's messages in delivery order, at most `limit` of them; 0 means all. It consumes nothing.
 
-        They are those that are there now, each as it stands when it is looked at; a message that is gone by then is
-        left out. Raises QueueMissingError, InvalidOperationError (a limit below 0).
+        They are the messages that are in the queue now, each in its state at the time when it is read; a message that
+        is gone by then is left out. Raises QueueMissingError, InvalidOperationError (a limit below 0).
         """
         return self._look.browse(queue, limit)
 
@@ -567,38 +584,40 @@ class MessageStore:
         return self._look.queue(name)
 
     def queues(self) -> list[QueueInfo]:
-        """All queues, each as it stands when it is looked at."""
+        """All queues, each in its state at the time when it is read."""
         return self._look.queues()
 
     def addresses(self) -> list[AddressEntry]:
-        """All addresses, each as it is when it is looked at."""
+        """All addresses, each in its state at the time when it is read."""
         return self._look.addresses()
 
     # ---- time ------------------------------------------------------------------------------------------------------
 
     def tick(self) -> int:
-        """Do what is due by now: scheduled messages become ready (how many), and the absent lose what they held.
+        """Do the work that is due by now: scheduled messages become ready, and absent holders lose their messages.
+        Returns the number of messages that became ready.
 
-        `take` does both by itself; this is for brokers that wait for `next_due` rather than ask. Both go in batches,
-        the earliest first: while `next_due` has passed, there is more.
+        `take` does both by itself; this is for brokers that wait for `next_due` instead of calling `take`. The work is
+        done in batches, the earliest first: while `next_due` is in the past, there is more.
         """
         return self._due.tick()
 
     def next_due(self) -> int:
-        """When `tick` has something to do next; 0: nothing waits for its time.
+        """When `tick` has work next; 0 if nothing waits for a time.
 
-        Scheduled messages wait for their time, and so do holders that have not come back since the load. It has also
-        passed after a `take` that met more expired messages than it passes at once.
+        Scheduled messages wait for a time, and so do the messages of holders that have not come back since the load.
+        The time is also in the past after a `take` that met more expired messages than it passes at once.
         """
         return self._due.next_due()
 
     def expired(self, limit: int = 1000, *, agreed: bool = True) -> list[tuple[int, str]]:
-        """(message, queue) of those that have expired and nobody has: for `expire`.
+        """The (message, queue) pairs that have expired and that nobody holds, to be settled with `expire`.
 
-        The wall clock alone hides a message, and shows it again when it is set back. Here a message is told once the
-        clocks have agreed on its time for `expiry_agreement_ms`; with `agreed` false, as soon as it is hidden.
+        A message is hidden by the wall clock alone, and visible again if that clock is set back. But it is given here
+        only after both clocks have agreed on its expiry for `expiry_agreement_ms`; with `agreed` false, as soon as it
+        is hidden.
 
-        First come those that were not told before, then those that were told longest ago: what its caller cannot settle
-        keeps nothing else from being told. Raises InvalidOperationError (a limit below 0).
+        First come messages that were not given before, then those that were given longest ago, so that messages that
+        the caller cannot settle do not hide others. Raises InvalidOperationError (a limit below 0).
         """
         return self._due.expired(limit, agreed=agreed)

@@ -1,7 +1,8 @@
-"""Transactions as the store knows them: what they store, route, acknowledge, change and declare until they are settled.
+"""The store's view of transactions: the messages that they store, route, acknowledge and change, and the queues that
+they declare, until they are settled.
 
-The journal holds the operations of a transaction; this is what their commit or rollback means for the queues, in the
-order of acceptance. What is not durable is only here: a crash after the prepare loses it.
+The journal holds the operations of a transaction; here are the effects of their commit or rollback on the queues, in
+the order of acceptance. Parts that are not durable are only here, so a crash after the prepare loses them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from journal.store.duplicates import Reservation
 
 
 class Routed(NamedTuple):
-    """A reference that a commit makes deliverable."""
+    """A reference that becomes deliverable by the commit."""
 
     message: int
     queue: int
@@ -23,7 +24,7 @@ class Routed(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """A reference that a commit settles; it is locked until then."""
+    """A reference that the commit settles; it is locked until then."""
 
     message: int
     queue: int
@@ -32,60 +33,62 @@ class Taken(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """What a commit makes of a reference that stays (acquired, released, counted, scheduled); locked until then."""
+    """The change that the commit makes to a reference that stays (acquired, released, counted, scheduled); it is locked
+    until then."""
 
     holder: str
     deliveries: int
     due: int
     durable: bool
     acknowledged: bool = False
-    """Whether the same transaction acknowledges the reference later, so that it does not stay."""
+    """Whether the same transaction acknowledges the reference later, so that it does not stay after all."""
 
 
 class NotDurable(NamedTuple):
-    """The parts of a prepared transaction that live in this process only: a load brings it back without them."""
+    """The parts of a prepared transaction that exist in this process only. A load brings the transaction back without
+    them."""
 
     messages: tuple[int, ...] = ()
     references: tuple[tuple[int, str], ...] = ()
-    """(message, queue) that it routes."""
+    """The (message, queue) pairs that it routes."""
     acknowledgements: tuple[tuple[int, str], ...] = ()
-    """(message, queue) that it settles."""
+    """The (message, queue) pairs that it settles."""
     changes: tuple[tuple[int, str], ...] = ()
-    """(message, queue) that it acquires, releases, counts or schedules."""
+    """The (message, queue) pairs that it acquires, releases, counts or schedules."""
     declarations: tuple[str, ...] = ()
-    """Queues that it creates or destroys, and bindings that it adds or removes, in words."""
+    """Queues that it creates or destroys, and bindings that it adds or removes, as texts."""
 
     def __bool__(self) -> bool:
         return any(self)
 
 
 NOTHING = NotDurable()
-"""What is told of a transaction of which all is durable."""
+"""The value for a transaction of which all parts are durable."""
 
 
 class TransactionInfo(NamedTuple):
-    """A transaction, for those who list and settle them."""
+    """The facts about a transaction, for code that lists and settles transactions."""
 
     tx: int
     data: bytes
-    """The data that it was prepared with: an xid."""
+    """The data with which it was prepared: an xid."""
     prepared: bool
     since_ms: int
     """When it began, in ms since 1970; 0 for one that a load brought back."""
     messages: tuple[int, ...]
     """The messages that the transaction stores."""
     references: tuple[tuple[int, str], ...]
-    """(message, queue) that it routes."""
+    """The (message, queue) pairs that it routes."""
     acknowledgements: tuple[tuple[int, str], ...]
-    """(message, queue) that it acknowledges, and holds locked."""
+    """The (message, queue) pairs that it acknowledges, and keeps locked."""
     changes: tuple[tuple[int, str], ...] = ()
-    """(message, queue) that it acquires, releases, counts or schedules, and holds locked."""
+    """The (message, queue) pairs that it acquires, releases, counts or schedules, and keeps locked."""
     declarations: tuple[Declared, ...] = ()
-    """What it does to addresses, queues and bindings; `str` says it in words."""
+    """Its changes of addresses, queues and bindings; `str` gives each as a text."""
 
     @property
     def empty(self) -> bool:
-        """Nothing was done in it."""
+        """Whether it has no operations."""
         return not (self.messages or self.references or self.acknowledgements or self.changes or self.declarations)
 
 
@@ -98,9 +101,9 @@ class StoreTransaction:
     data: bytes = b""
     prepared: bool = False
     rolled_back: bool = False
-    """Whether it was prepared and is rolled back: what it holds goes back once the rollback is durable."""
+    """Whether it was prepared and is rolled back. Its messages are released once the rollback is durable."""
     refused: JournalError | None = None
-    """Why it can only be rolled back; None if nothing refuses it."""
+    """The error for which it can only be rolled back; None if there is none."""
     stored: dict[int, bool] = field(default_factory=dict)
     """Messages that it stores, and whether each is durable."""
     routed: list[Routed] = field(default_factory=list)
@@ -109,16 +112,16 @@ class StoreTransaction:
     """Changes by (message, queue)."""
     declared: Declarations = field(default_factory=Declarations)
     unclaimed: dict[tuple[int, int], bool] = field(default_factory=dict)
-    """(message, queue) that it acquires for a holder who has let go of everything since, or has not come back since the
-    load. The value says whether giving them back counts as a delivery."""
+    """The (message, queue) pairs that it acquires for a holder that has let go of everything since, or has not come
+    back since the load. The value says whether their release counts as a delivery."""
     reservations: list[Reservation] = field(default_factory=list)
     bodies: dict[int, bytes] = field(default_factory=dict)
     """Bodies of durable messages, for the cache once it is committed."""
     body_bytes: int = 0
     streams: int = 0
-    """Number of large messages of which it has a part."""
+    """The number of large messages whose bodies are being stored in it."""
     queues: set[int] = field(default_factory=set)
-    """Queues of which it routes, acknowledges or changes messages."""
+    """Queues in which it routes, acknowledges or changes messages."""
     addresses: set[int] = field(default_factory=set)
     """Addresses at which it stores messages."""
 
@@ -135,7 +138,8 @@ class StoreTransaction:
         self.queues.add(key[1])
 
     def require_whole(self) -> None:
-        """Raises what refuses its prepare and commit: `refused`, or StateError while a large message is on its way."""
+        """Raises the error that refuses its prepare and commit: `refused`, or StateError while the body of a large
+        message is being stored in it."""
         if self.refused is not None:
             raise self.refused.again()
         if self.streams:
@@ -147,7 +151,7 @@ class StoreTransaction:
             self.body_bytes += len(body)
 
     def acquired_for(self, holder: str) -> set[tuple[int, int]]:
-        """(message, queue) that it changes and that a holder will have once it is committed."""
+        """The (message, queue) pairs that it changes and that a holder will have once it is committed."""
         return {key for key, changed in self.changed.items() if changed.holder == holder}
 
     def declares(self, record_id: int) -> bool:
@@ -173,7 +177,7 @@ class KnownTransactions:
         self.declaring: dict[int, StoreTransaction] = {}
         """Transactions that create or destroy addresses, queues or bindings."""
         self.stored_in: dict[int, int] = {}
-        """Messages that a transaction stores, with its number, until the commit or until the rollback is durable."""
+        """The messages that each transaction stores, until its commit, or until its rollback is durable."""
 
     def find(self, tx: int) -> StoreTransaction:
         """An open or prepared transaction. Raises TransactionUnknownError."""
@@ -185,7 +189,8 @@ class KnownTransactions:
     def accepting(self, tx: int) -> StoreTransaction:
         """An open transaction that takes operations.
 
-        Raises TransactionUnknownError, TransactionPreparedError, and what refused the whole transaction before.
+        Raises TransactionUnknownError, TransactionPreparedError, and the error that refused the whole transaction
+        before.
         """
         txn = self.find(tx)
         if txn.prepared:

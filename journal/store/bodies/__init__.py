@@ -1,1 +1,1 @@
-"""Bodies of messages: cached, in chunks, and on disk."""
+"""The bodies of messages: in a cache, in chunks, and in swap files."""

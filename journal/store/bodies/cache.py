@@ -1,11 +1,12 @@
-"""Bodies of durable messages: in memory only until the local copy has them, then read from it when they are asked for.
+"""The bodies of durable messages. They are in memory only until the local copy has them, and are then read from the
+copy when they are needed.
 
-A message is stored with the completion of its group. Once the copy stands at or behind that group, its bodies go from
-memory. When the copy is so far behind that they outgrow the cache, those of messages that are gone go earlier, and then
-the oldest durable ones, which are read from the log at the place that the completion names.
+Each body is kept with the completion of its group. Once the copy has that group, its bodies are dropped from memory. If
+the copy is so far behind that the bodies outgrow the cache, the bodies of deleted messages are dropped first, and then
+the oldest durable ones. Those are then read from the WAL, at the offsets that the completion gives.
 
-Hot path: bodies come and go by the group, in lists. Most messages are gone before anybody has asked for their bodies,
-so what is asked for is looked up in an index that is made when it is asked for.
+Hot path: bodies are added and dropped by group, in lists. Most messages are deleted before anybody needs their bodies,
+so the index that finds a body is only made when one is needed.
 """
 
 from __future__ import annotations
@@ -21,25 +22,30 @@ from journal.store.ports import StoreJournal
 from journal.wire.ids import shard_of
 
 _UNSWEPT_SHARE = 8
-"""Bodies of deleted messages are dropped once the cache has this part of its bound: memory reused soon is faster."""
+"""The part of the cache's bound at which bodies of deleted messages are dropped. It is small, because memory that is
+reused soon is faster."""
 _SWEPT_AT_ONCE = 4
-"""Groups that are searched for bodies of deleted messages when one more group comes, or when there is no room."""
+"""The number of groups that are searched for bodies of deleted messages when a group is added, or when there is no
+room."""
 _PASSED_AT_ONCE = 100
-"""Groups dropped in one step because the local copy has them."""
+"""The number of groups that one step drops because the local copy has them."""
 _INDEXED_AT_ONCE = 2000
-"""Bodies that are indexed in one step."""
+"""The number of bodies that one step indexes."""
 _PROBES = 8
-"""Messages of a group that are looked up first: the group is searched early only if all of these are deleted."""
+"""The number of messages of a group that are looked up first. The group is searched early only if all of them are
+deleted."""
 
 
 StoredOf = Callable[[Sequence[int], bool], set[int]]
-"""Tells which of these messages are still there; their bodies came into the cache before those of its last group.
+"""A function that gives those of the given messages that still exist. Their bodies were added to the cache before those
+of its last group.
 
-Unless it is asked exactly (the second argument), the answer may contain some that are deleted."""
+Unless the second argument asks for an exact answer, the result may contain some deleted messages.
+"""
 
 
 class _Group:
-    """Bodies stored by one group."""
+    """The bodies that one group has stored."""
 
     __slots__ = ("bodies", "bytes", "completion", "found", "ids", "indexed")
 
@@ -47,12 +53,12 @@ class _Group:
         self.completion = completion
         self.ids: list[int] = []
         self.bodies: list[bytes] = []
-        """Bodies of these ids, in their order; empty once they were dropped early."""
+        """The bodies of these ids, in the order of the ids; empty after they were dropped early."""
         self.bytes = 0
         self.indexed = 0
-        """Number of leading ids that the index has."""
+        """The number of the first ids that are in the index."""
         self.found: dict[int, bytes] = {}
-        """Bodies that the index has, by id."""
+        """The bodies that are in the index, by id."""
 
 
 class BodyCache:
@@ -65,13 +71,13 @@ class BodyCache:
         self._stored_of = stored_of
         self._groups: deque[_Group] = deque()
         self._last: _Group | None = None
-        """The group that a body joins when it has the same completion."""
+        """The last group. A body with the same completion joins it."""
         self._group_of: dict[int, _Group] = {}
-        """The index: each body's group."""
+        """The index: the group of each body."""
         self._swept = 0
-        """Number of leading groups whose bodies of deleted messages were dropped."""
+        """The number of the first groups whose bodies of deleted messages were dropped."""
         self._shed = 0
-        """Number of leading groups all of whose bodies were dropped."""
+        """The number of the first groups all of whose bodies were dropped."""
 
     def put(self, completion: Completion, body_id: int, body: bytes) -> None:
         """Keep a body that the group of `completion` stores."""
@@ -83,7 +89,7 @@ class BodyCache:
         self._count(group, len(body))
 
     def put_all(self, completion: Completion, body_ids: Sequence[int], bodies: Sequence[bytes], size: int) -> None:
-        """`put` many bodies, which have `size` bytes together."""
+        """`put` for many bodies, which have `size` bytes together."""
         group = self._last
         if group is None or group.completion is not completion:
             group = self._begin(completion)
@@ -118,13 +124,13 @@ class BodyCache:
         return self._group_of.get(body_id)
 
     def catch_up(self) -> bool:
-        """Index some more bodies; True once all are indexed. `get` and `stored_by` index what is left."""
+        """Index some more bodies; True once all are indexed. `get` and `stored_by` index the rest themselves."""
         missing: list[_Group] = []
         for group in reversed(self._groups):
             if group.indexed < len(group.ids):
                 missing.append(group)
             elif group.ids:
-                break  # all groups before it are indexed: only the newest bodies can be missing
+                break  # all groups before this one are indexed, so only the newest bodies can be missing
         left = _INDEXED_AT_ONCE
         while missing and left > 0:
             group = missing.pop()
@@ -139,7 +145,7 @@ class BodyCache:
         group.indexed = len(group.ids)
 
     def _forget(self, group: _Group, body_ids: Sequence[int]) -> None:
-        """Take bodies out of the index; an id may have been given to another message since."""
+        """Remove bodies from the index, except those of ids that another message has now."""
         for body_id in body_ids:
             group.found.pop(body_id, None)
             if self._group_of.get(body_id) is group:
@@ -163,14 +169,14 @@ class BodyCache:
         offsets, applied = group.completion.offsets, self._journal.applied
         if offsets:
             return all(applied(shard) >= last for shard, (_, last) in offsets.items())
-        # the group was written again after an error: nobody told where it is
+        # the group was written again after an error, so its offsets are not known
         try:
             return all(self._journal.read(body_id) is not None for body_id in self._stored_of(group.ids, True))
         except LocalStorageError:
-            return False  # for example, the copy is being opened again
+            return False  # the copy is being opened again, for example
 
     def _let_go(self) -> None:
-        """Drop bodies that are durable until the rest fits; those on their way stay."""
+        """Drop durable bodies until the rest fits; bodies that are not durable yet stay."""
         self.pass_on()
         for _ in range(_SWEPT_AT_ONCE):
             if self._is_over(self._swept) and self._groups[self._swept] is not self._last:
@@ -187,11 +193,11 @@ class BodyCache:
             group.found.clear()
 
     def _is_over(self, place: int) -> bool:
-        """Whether bodies must be dropped, and the group at this place may lose its own."""
+        """Whether bodies must be dropped, and those of the group at this place may be."""
         return self.bytes > self._bytes_max and place < len(self._groups) and self._groups[place].completion.done
 
     def _sweep_gone(self) -> None:
-        """Drop bodies of deleted messages from the first groups on, up to a group whose messages are still there."""
+        """Drop the bodies of deleted messages, from the first groups on, up to a group whose messages still exist."""
         for _ in range(_SWEPT_AT_ONCE):
             group = self._groups[self._swept]
             if group is self._last or self.bytes <= self._bytes_max // _UNSWEPT_SHARE:
@@ -202,7 +208,8 @@ class BodyCache:
             self._sweep(group)
 
     def _sweep(self, group: _Group) -> None:
-        """Drop the group's bodies of deleted messages, once for each group: searching it again would cost too much."""
+        """Drop a group's bodies of deleted messages. It is done once for each group, because a second search would cost
+        too much."""
         if group.indexed:
             self._index(group)
         stored = self._stored_of(group.ids, False)
@@ -219,10 +226,11 @@ class BodyCache:
 def read_stored(
     journal: StoreJournal, body_id: int, stored_by: Completion | None, until_s: float | None = None
 ) -> bytes | None:
-    """The data of a record from the local copy, or from the log before the copy has it; None if neither has it (yet).
+    """The data of a record from the local copy, or from the WAL while the copy does not have it; None if neither has it
+    (yet).
 
     `stored_by` is the completion of the group that stored it, if the copy may not have it. `until_s`, a time of
-    `time.monotonic`, is when waiting for the log ends.
+    `time.monotonic`, is when waiting for the WAL ends.
     """
     data = journal.read(body_id)
     if data is not None or stored_by is None:

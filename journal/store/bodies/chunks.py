@@ -1,8 +1,8 @@
-"""Large messages: their bodies in chunks, records of one transaction with their message.
+"""Large messages: their bodies are stored in chunks, which are records of one transaction with their message.
 
-Chunks go to the journal as they come, so that no more than one of them is in memory; until the transaction is
-committed they are nothing, and what is cut off leaves nothing. What is not durable is kept in chunks too, so that it
-is swapped and read piece by piece.
+Each chunk is appended as soon as it is complete, so that only one is in memory. The chunks take effect with the
+transaction's commit, so a message that is cut off leaves nothing. Bodies that are not durable are kept in chunks too,
+so that they are swapped and read piece by piece.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from journal.errors import DeadlineError, MessageTooLargeError
 
 _WAIT_S = 0.01
-"""Time between two looks at the local copy, which tells nobody what it has received.
+"""The time between two looks at the local copy, which gives no signal when it has received a record.
 
-Few bodies are waited for: those of large messages that were committed just now."""
+Waiting is rare: only the bodies of large messages that were committed a moment ago are missing.
+"""
 
 
 class Chunks:
     """Cuts a body that comes in pieces of any size into chunks."""
 
     def __init__(self, put: Callable[[bytes], int], *, chunk_bytes: int, bytes_max: int) -> None:
-        """`put` keeps a chunk and returns its id, or raises with nothing kept."""
+        """`put` stores a chunk and returns its id; if it raises an error, nothing is stored."""
         self.ids: list[int] = []
         self.bytes = 0
         self._put = put
@@ -41,29 +42,31 @@ class Chunks:
         self._gathered += piece
 
     def has_chunk(self, *, end: bool = False) -> bool:
-        """Whether a whole chunk is there, with more behind it; at the `end` the rest is a chunk."""
+        """Whether a whole chunk is complete and more bytes follow it. At the `end` of the body, the rest is a chunk
+        too."""
         return len(self._gathered) > self._chunk_bytes or (end and bool(self._gathered))
 
     def put_chunk(self) -> None:
-        """Put the first chunk. Raises what `put` raises, and may then be tried again."""
+        """Store the first chunk. Raises the error of `put`, and may then be called again."""
         self.ids.append(self._put(bytes(self._gathered[: self._chunk_bytes])))
         del self._gathered[: self._chunk_bytes]
 
     def rest(self) -> bytes:
-        """The bytes that no chunk has taken yet."""
+        """The bytes that are in no chunk yet."""
         return bytes(self._gathered)
 
 
 class BodyStream:
     """The body of a message, chunk by chunk. Iterate it once, in a thread or in an event loop.
 
-    Raises MessageMissingError if the message goes meanwhile, DeadlineError if the local copy does not get a chunk.
+    Raises MessageMissingError if the message is deleted meanwhile, DeadlineError if the local copy does not get a chunk
+    in time.
     """
 
     def __init__(
         self, message_id: int, pieces: Sequence[int], read: Callable[[int], bytes | None], timeout_s: float
     ) -> None:
-        """`read` returns a piece, or None while it cannot be read yet; it raises MessageMissingError."""
+        """`read` returns a piece, or None while the piece cannot be read yet; it raises MessageMissingError."""
         self._message_id = message_id
         self._pieces = pieces
         self._read = read

@@ -1,11 +1,12 @@
-"""Bodies of messages that are not durable: in memory, and beyond a bound on this machine's disk until the store closes.
+"""The bodies of messages that are not durable. They are in memory, and beyond a bound in swap files on this machine's
+disk, until the store closes.
 
-A queue's swapped bodies are in files of its own, one after the other; a file whose last body went is removed, and so is
-everything at close. What a killed process left, the next one that takes its place removes. Nothing here survives: what
-is not durable is gone with its process.
+Each queue has its own swap files, in which bodies follow one another. A file is removed when its last body is dropped,
+and all files are removed at close. Files of a killed process are removed by the next process that takes the same place.
+Messages that are not durable do not survive their process.
 
-A file that cannot be removed is nobody's error: what was in it has been consumed. It takes its part of the bound until
-that can be done, which is tried again when the queues want more room.
+If a file cannot be removed, no call fails, because its messages were consumed. The file still counts against the bound;
+its removal is tried again when a queue needs more room.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class _File:
-    """A swap file; appended to until it is full, removed when nothing in it is needed."""
+    """A swap file. Bodies are appended until it is full; it is removed when none of them is needed."""
 
     __slots__ = ("full", "live", "path", "size")
 
@@ -42,7 +43,8 @@ class _Place(NamedTuple):
 
 
 class Swap:
-    """Swap files below a directory. No file stays open: queues are many, descriptors few. Not thread-safe."""
+    """Swap files below a directory. No file stays open, because there are many queues and few descriptors. Not
+    thread-safe."""
 
     def __init__(self, directory: Path, *, file_bytes_max: int, queue_bytes_max: int) -> None:
         """Raises LocalStorageError. Processes with the same `directory` take different places in it."""
@@ -55,7 +57,7 @@ class Swap:
         self._places: dict[int, _Place] = {}
         self._files = 0
         self._stuck: list[tuple[int, _File]] = []
-        """(queue, file) of files that are not needed and could not be removed."""
+        """(queue, file) pairs of unneeded files that could not be removed."""
         try:
             shutil.rmtree(self._directory, ignore_errors=True)
             self._directory.mkdir()
@@ -100,11 +102,11 @@ class Swap:
         return file
 
     def _cut(self, file: _File) -> None:
-        """Drop what a failed write left behind the last body."""
+        """Cut off the bytes that a failed write has left behind the last body."""
         try:
             os.truncate(file.path, file.size)
         except OSError:
-            file.full = True  # nothing is appended to it any more
+            file.full = True  # nothing more is appended to this file
 
     def get(self, body_id: int) -> bytes | None:
         """Read a body; None if there is none of that id. Raises LocalStorageError."""
@@ -122,7 +124,7 @@ class Swap:
         return body
 
     def drop(self, body_id: int) -> None:
-        """A body is not needed any more. Never raises for the disk."""
+        """Note that a body is not needed any more. It never raises an error of the disk."""
         place = self._places.pop(body_id, None)
         if place is None:
             return
@@ -149,20 +151,21 @@ class Swap:
             self._remove(queue, file)
 
     def close(self) -> None:
-        """Remove all files; what cannot be removed is left to the next process that swaps here."""
+        """Remove all files. Files that cannot be removed are left to the next process that swaps here."""
         shutil.rmtree(self._directory, ignore_errors=True)
         self._slot.release()
 
 
 class VolatileBodies:
-    """Bodies that are not durable, by id: in memory while they fit, then swapped. The store's lock guards them."""
+    """The bodies of messages that are not durable, by id: in memory while they fit, and then swapped. The store's lock
+    guards them."""
 
     def __init__(self, memory_bytes_max: int, swap: Swap | None) -> None:
         """Without a `swap`, bodies beyond the bound are refused."""
         self._memory_bytes_max = memory_bytes_max
         self._swap = swap
         self._bodies: dict[int, bytes | None] = {}
-        """Bodies by id; None for one that is swapped."""
+        """Bodies by id; None for a body that is swapped."""
         self.memory_bytes = 0
 
     def __contains__(self, body_id: int) -> bool:
@@ -174,7 +177,7 @@ class VolatileBodies:
         return 0 if self._swap is None else self._swap.disk_bytes
 
     def put(self, queue: int, body_id: int, body: bytes) -> None:
-        """Keep a body for the queue that it goes to. Raises FullError, and what `Swap.put` raises."""
+        """Keep a body, for the queue that its message goes to. Raises FullError, and what `Swap.put` raises."""
         if self.memory_bytes + len(body) <= self._memory_bytes_max:
             self._bodies[body_id] = body
             self.memory_bytes += len(body)

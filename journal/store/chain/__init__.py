@@ -1,1 +1,1 @@
-"""A store beside the active node, in lockstep with it."""
+"""A chain of stores: further stores that do every operation of the first one."""

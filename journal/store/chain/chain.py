@@ -1,16 +1,16 @@
 """`MessageStoreChain`: several message stores driven as one, each with a journal of its own.
 
-Every store sees the same operations in the same order; an operation is complete when all have completed it. The first
-store answers reads, and what it refuses is refused with nothing changed anywhere. What a later store then refuses, or
-any store fails at, leaves the stores different: that is a `ChainError`, which names the store, and the chain accepts
-nothing more. `journal.store.chain.realigning` brings them in line when they are started again.
+Every store gets the same operations in the same order; an operation is complete when all stores have completed it. The
+first store answers reads, and an operation that it refuses changes nothing in any store. If a later store refuses an
+operation, or any store fails, the stores differ: the chain raises a `ChainError`, which names the store, and accepts
+nothing more. `journal.store.chain.realigning` makes the stores equal when they are started again.
 
-Ids are derived, not remembered: the first store issues a message's, a binding's and a transaction's id, which is the
-chain's, and every other store is given that id with a bit set that no journal reaches when it issues ids itself (2^52
-sequences). So what a store issues for itself (chunks, queues) never meets what the chain gives it, an id stays in the
-virtual shard of its address, no crash can lose the mapping, and it costs no memory.
+Ids of the other stores are computed. The first store issues the ids of messages, bindings and transactions, and these
+are the ids of the chain. Every other store gets the same id with one bit set, which no journal reaches when it issues
+ids itself (2^52 sequences). So ids that a store issues itself (of chunks, queues) never collide with those that the
+chain gives it, an id stays in the virtual shard of its address, no crash can lose the mapping, and it takes no memory.
 
-Beside this file: `core` (how an operation reaches all stores), `lockstep` (waiting and failing together),
+The other files: `core` (how an operation reaches all stores), `lockstep` (waiting and failing together),
 `transactions`, and `streams` (bodies in pieces).
 """
 
@@ -40,13 +40,13 @@ _GIVEN_BACK = (ReferenceState.READY, ReferenceState.SCHEDULED)
 
 
 class MessageStoreChain:
-    """Stores as one, with the operations of a `MessageStore`, which says what each does and raises. Thread-safe.
+    """Several stores as one, with the operations of a `MessageStore`, whose docstrings apply here too. Thread-safe.
 
-    What a store blocks for (room in a full queue), the chain blocks for.
+    If a call of a store blocks (for room in a full queue), the call of the chain blocks too.
 
-    A message that the first store delivers may not be durable in the others yet; whoever takes, acquires or settles it
-    waits for them. So a completion's callback that calls the chain is refused (CallbackError): it runs in a thread that
-    is waited for.
+    A message that the first store delivers may not be durable in the others yet, and a call that takes, acquires or
+    settles it waits for them. So a completion's callback may not call the chain (CallbackError), because it runs in a
+    thread for which such a call would wait.
     """
 
     def __init__(
@@ -56,10 +56,11 @@ class MessageStoreChain:
         names: Sequence[str] = (),
         lag_timeout_s: float = LAG_TIMEOUT_S_DEFAULT,
     ) -> None:
-        """`stores` are live and hold the same: `realign` sees to that. `names` are for errors; without them stores are
-        numbered from 1.
+        """`stores` are started and hold the same messages, as after `realign`. `names` are for errors; without them
+        stores are numbered from 1.
 
-        All but the first should wait for room in a full queue: their FullError comes too late to refuse anything.
+        All stores but the first should wait for room in a full queue, because their FullError would come too late to
+        refuse an operation.
         """
         self._core = ChainCore(stores, names=names, lag_timeout_s=lag_timeout_s)
         self._first = self._core.first
@@ -68,7 +69,7 @@ class MessageStoreChain:
 
     @property
     def error(self) -> ChainError | None:
-        """Why nothing more is accepted; None while all is well."""
+        """The error for which nothing more is accepted; None if there is none."""
         return self._core.steps.error
 
     # ---- objects ---------------------------------------------------------------------------------------------------
@@ -133,16 +134,19 @@ class MessageStoreChain:
             return PendingAll(first.ids, joined.completion)
 
     def store_stream(self, message: Message, body: Iterable[bytes], queues: Sequence[str] = (), tx: int = 0) -> Pending:
-        """The other stores get the body once the first store has all of it; it is kept for them meanwhile."""
+        """Send a message whose body comes in pieces. The first store takes the whole body first; it is kept for the
+        other stores meanwhile."""
         return self._streams.store_stream(message, body, queues, tx)
 
     async def store_stream_async(
         self, message: Message, body: AsyncIterable[bytes], queues: Sequence[str] = (), tx: int = 0
     ) -> Pending:
-        """`store_stream` in an event loop, which bodies and full journals do not block. Accepted when it returns.
+        """`store_stream` in an event loop, which is not blocked by a slow body or a full journal. The message is
+        accepted when it returns.
 
         The first store takes the body in the event loop, so its journal must not wait for room by itself
-        (`room_timeout_ms` 0); the others may, in a thread. A caller that is cancelled waits for that thread.
+        (`room_timeout_ms` 0). The others may wait, in a thread. If the caller is cancelled, it still waits for that
+        thread.
         """
         return await self._streams.store_stream_async(message, body, queues, tx)
 
@@ -188,7 +192,7 @@ class MessageStoreChain:
             return Pending(first.id, joined.completion)
 
     def take(self, queue: str, holder: str) -> Delivery | None:
-        """The first store chooses; the others acquire the same message behind it."""
+        """Take a message. The first store chooses it, and the others then acquire the same message."""
 
         def acquire(store: ChainedStore, its_ids: Sequence[int]) -> Pending:
             return store.acquire(its_ids[0], queue, holder, checked=True)
@@ -208,7 +212,7 @@ class MessageStoreChain:
             except MessageHeldError:
                 for each in store.explain(its_id):
                     if each.queue == queue and each.state in _GIVEN_BACK:
-                        # the time of those who do not come back was over earlier there
+                        # the time of absent holders was over earlier in that store
                         return store.deliveries(its_id, queue, each.deliveries + counts, its_tx)
                 raise
 
@@ -225,7 +229,7 @@ class MessageStoreChain:
         return self._core.same(0, lambda store, _: store.release_holder(name, counts=counts))
 
     def reattach(self, holder: str) -> list[tuple[int, str]]:
-        """What the first store says that `holder` holds."""
+        """The messages that `holder` has according to the first store."""
         with self._core.lock:
             held = self._core.steps.ask_first(lambda store: store.reattach(holder))
             for place in range(1, len(self._core.stores)):
@@ -267,7 +271,7 @@ class MessageStoreChain:
         return self._core.dispose(message_id, queue, queues, tx, dead_letter)
 
     def tick(self) -> int:
-        """`tick` of the first store; the others follow when a message that this concerns is next used."""
+        """`tick` of the first store. The other stores follow when one of the affected messages is next used."""
         with self._core.lock:
             return self._core.steps.ask_first(lambda store: store.tick())
 
@@ -277,17 +281,18 @@ class MessageStoreChain:
         return self._transactions.begin()
 
     def prepare(self, tx: int, data: bytes = b"") -> Prepared:
-        """What is not durable is told of the first store."""
+        """Prepare a transaction. `not_durable` names the parts that are not durable in the first store."""
         return self._transactions.prepare(tx, data)
 
     def commit(self, tx: int, *, then: Sequence[PlainOperation] = ()) -> Pending:
-        """`then` are operations on records of the first store's journal: no other store gets them."""
+        """Commit a transaction. `then` are operations on records of the first store's journal; the other stores do not
+        get them."""
         return self._transactions.commit(tx, then=then)
 
     def rollback(self, tx: int) -> Pending:
         return self._transactions.rollback(tx)
 
-    # ---- what is there: the first store says it -------------------------------------------------------------------
+    # ---- reads, which the first store answers -----------------------------------------------------------------------
 
     def message(self, message_id: int, *, body: bool = True) -> Message:
         return self._first.message(message_id, body=body)
@@ -337,18 +342,18 @@ class MessageStoreChain:
     def expired(self, limit: int = 1000, *, agreed: bool = True) -> list[tuple[int, str]]:
         return self._first.expired(limit, agreed=agreed)
 
-    # ---- the whole -------------------------------------------------------------------------------------------------
+    # ---- the chain as a whole ---------------------------------------------------------------------------------------
 
     def room(self) -> Completion:
-        """Done when all stores have room."""
+        """A future that is done when all stores have room."""
         return self._core.all(lambda store: store.room())
 
     def flush(self) -> Completion:
-        """Done when everything accepted so far is durable in all stores."""
+        """A future that is done when everything accepted so far is durable in all stores."""
         return self._core.all(lambda store: store.flush())
 
     def close(self) -> None:
-        """Close every store, in order, also behind one that raises."""
+        """Close every store, in order, even if one of them raises an error."""
         with ExitStack() as stack:
             for store in reversed(self._core.stores):
                 stack.callback(store.close)

@@ -33,7 +33,8 @@ class _Turn(CallersLock):
 
 
 class ChainCore:
-    """The stores of a chain and what the chain knows of them. Every operation that changes something holds the lock."""
+    """The stores of a chain, and what the chain knows about them. Every operation that changes something holds the
+    lock."""
 
     def __init__(
         self,
@@ -52,16 +53,16 @@ class ChainCore:
         self.steps = Lockstep(self.stores, tuple(names), lag_timeout_s)
         self.lock = _Turn(self.steps)
         self.in_transaction: dict[int, list[int]] = {}
-        """Messages that a transaction touches: they differ between stores until all stores have settled it."""
+        """Messages that a transaction touches. They differ between the stores until all stores have settled it."""
         self.begun: set[int] = set()
         """Open transactions that this chain has begun."""
         self.declaring: set[int] = set()
         """Transactions that create or destroy addresses, queues or bindings."""
 
-    # ---- asking all of them ----------------------------------------------------------------------------------------
+    # ---- calling all stores -----------------------------------------------------------------------------------------
 
     def same(self, tx: int, call: Callable[[ChainedStore, int], Pending]) -> Pending:
-        """Ask all stores for the same operation, each with its number of the transaction."""
+        """Call the same operation of all stores, each with its own number of the transaction."""
         its_tx = chained_id(tx)
         with self.lock:
             first = self.steps.ask_first(lambda store: call(store, tx))
@@ -70,15 +71,15 @@ class ChainCore:
             return Pending(first.id, joined.completion)
 
     def all(self, call: Callable[[ChainedStore], Completion]) -> Completion:
-        """Ask all stores for a completion; it is done when theirs are."""
+        """Call all stores for a completion; the result is done when all of theirs are."""
         with self.lock:
             first = self.steps.ask_first(call)
             return self.steps.join(Pending(0, first), lambda store: Pending(0, call(store))).completion
 
     def of_message(self, message_id: int, tx: int, call: Callable[[ChainedStore, int, int], Pending]) -> Pending:
-        """Ask all stores for an operation on a message that is in all of them, or will be.
+        """Call all stores for an operation on a message that is in all of them, or will be.
 
-        `call(store, message, tx)` has each store's ids.
+        `call(store, message, tx)` gets the ids of each store.
         """
         its_id, its_tx = chained_id(message_id), chained_id(tx)
         with self.lock:
@@ -89,7 +90,7 @@ class ChainCore:
             return Pending(first.id, joined.completion)
 
     def arrives(self, first: Pending, message_id: int, tx: int, call: Callable[[ChainedStore], Pending]) -> Pending:
-        """The other stores are given a message that the first one has; it is delivered once all have it."""
+        """Give the other stores a message that the first one has; it is delivered once all have it."""
         joined = self.steps.join(first, call)
         self.expect([message_id], tx, joined)
         return Pending(first.id, joined.completion)
@@ -102,11 +103,13 @@ class ChainCore:
         tx: int,
         call: Callable[[ChainedStore, int, Sequence[str], int, int], Moved],
     ) -> Moved:
-        """Ask all stores for a message's way to a dead-letter or expiry address.
+        """Move a message to a dead-letter or expiry address in all stores.
 
-        `call(store, message, queues, copy, tx)` has a copy of 0 for the store that issues its id.
+        In `call(store, message, queues, copy, tx)`, `copy` is the id of the copy; it is 0 for the store that issues
+        this id.
 
-        Where the copy goes, the first store decides: the queues of another one may have other depths at this moment.
+        The first store chooses the queues of the copy, because the queues of another store may have other depths at
+        this moment.
         """
         its_tx = chained_id(tx)
         with self.lock:
@@ -125,7 +128,7 @@ class ChainCore:
         tx: int,
         call: Callable[[ChainedStore, int, int], Pending],
     ) -> Moved:
-        """The other stores make the copy that the first store made; it made none if its pending has no id."""
+        """Make the copy that the first store has made in the other stores; there is none if its pending has no id."""
         copy = chained_id(first.id)
         joined = self.steps.follow(first, [message_id], queue, lambda store, its_ids: call(store, its_ids[0], copy))
         self.note_touched([message_id], tx)
@@ -134,7 +137,7 @@ class ChainCore:
         return Moved(first.id, joined.completion, first.queues)
 
     def expect(self, message_ids: Sequence[int], tx: int, joined: Joined) -> None:
-        """The messages are delivered once this is durable, or once `tx` is committed."""
+        """Note that these messages are delivered once this completion is done, or once `tx` is committed."""
         if tx:
             self.note_touched(message_ids, tx)
         else:
@@ -149,10 +152,11 @@ class ChainCore:
             self.declaring.add(tx)
 
     def settled(self, tx: int, joined: Joined) -> None:
-        """Later operations on what the transaction touched wait until all stores have settled it."""
+        """Note that a transaction is being settled. Later operations on its messages wait until all stores have settled
+        it."""
         touched = self.in_transaction.pop(tx, None)
         if touched is None or tx in self.declaring:
-            # nobody knows what a transaction touched that an earlier chain began
+            # it is not known what a transaction touched that an earlier chain began
             self.steps.wait_before_next(joined)
         else:
             self.steps.arrivals.expect(touched, joined)

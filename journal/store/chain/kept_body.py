@@ -1,4 +1,5 @@
-"""A body that passes once and can be read again: kept in memory while it is small, then in a temporary file."""
+"""Keeps a body while its pieces pass, so that it can be read again: in memory while it is small, and then in a
+temporary file."""
 
 from __future__ import annotations
 
@@ -10,24 +11,24 @@ from types import TracebackType
 from journal.errors import JournalError, LocalStorageError
 
 MEMORY_BYTES_MAX = 1024 * 1024
-"""Bytes of a body that are kept in memory; a larger body goes to the file."""
+"""The most bytes of a body that are kept in memory; a larger body goes to a file."""
 
 _PIECE_BYTES = 256 * 1024
 
 
 class KeptBody:
-    """A body that can be read again once it has passed."""
+    """A body that is kept while its pieces pass, and can then be read again."""
 
     def __init__(self) -> None:
         self.raised: JournalError | None = None
-        """The error by which the body's giver cut it off."""
+        """The error of the caller's iterator, which has cut the body off."""
         self._file = tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES_MAX)  # noqa: SIM115 (closed by __exit__)
 
     def passing(self, body: Iterable[bytes]) -> Iterator[bytes]:
         """The pieces of a body as they come.
 
-        Raises LocalStorageError if the temporary file cannot take them, at the latest behind the last piece: before the
-        taker has the whole body.
+        Raises LocalStorageError if the temporary file cannot take them, at the latest after the last piece, before the
+        consumer knows that the body is complete.
         """
         with self._noting():
             for piece in body:
@@ -58,7 +59,7 @@ class KeptBody:
             raise _not_kept(error) from error
 
     def _keep_all(self) -> None:
-        """Write what the file still buffers."""
+        """Write the bytes that the file object still buffers."""
         try:
             self._file.flush()
         except OSError as error:
@@ -79,7 +80,7 @@ class KeptBody:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # closing writes what is buffered, which nobody reads any more
+        # closing the file writes its buffer, which nobody reads any more
         with suppress(OSError):
             self._file.close()
 

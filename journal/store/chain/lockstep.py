@@ -1,6 +1,8 @@
-"""Stores in lockstep: the first is asked, then the others, and one completion is done when all of them are.
+"""Stores in lockstep: the first store is called, then the others, and one completion is done when those of all stores
+are.
 
-What the first store refuses is refused. What happens behind that, in any store, breaks the lockstep: a `ChainError`.
+If the first store refuses an operation, the chain refuses it. Any later error, in any store, breaks the lockstep and is
+a `ChainError`.
 """
 
 from __future__ import annotations
@@ -30,18 +32,18 @@ from journal.store.pending import Accepted
 log = logging.getLogger(__name__)
 
 CHAINED_BIT = 1 << 62
-"""The bit that is set in the ids that every store but the first is given."""
+"""The bit that is set in the ids that the chain gives to every store but the first."""
 
 _T = TypeVar("_T")
 
 
 def chained_id(chain_id: int) -> int:
-    """The id by which every store but the first knows an id of the chain; 0 (none) stays 0."""
+    """The id that every store but the first has for an id of the chain; 0 (none) stays 0."""
     return chain_id and chain_id | CHAINED_BIT
 
 
 class Joined:
-    """A completion that is done when those of all stores are, with the error of the first one that fails."""
+    """A completion that is done when those of all stores are. Its error is that of the first store that fails."""
 
     def __init__(self, completions: Sequence[Completion], failed: Callable[[int, JournalError], JournalError]) -> None:
         """`failed(place, error)` turns the error of the store in that place into the error of the chain."""
@@ -55,7 +57,8 @@ class Joined:
             completion.add_callback(partial(self._told, place))
 
     def _told(self, place: int, error: JournalError | None) -> None:
-        """Each store tells its groups in order, so that joined completions are told in order too."""
+        """Note the completion of one store. Each store completes its groups in order, so joined completions are told in
+        order too."""
         with self._lock:
             if error is not None and self._error is None:
                 self._error = self._failed(place, error)
@@ -65,19 +68,20 @@ class Joined:
             self.completion.resolve(self._error)
 
     def lagging(self) -> int:
-        """The place of a store that is not done."""
+        """The index of a store whose completion is not done."""
         return next((place for place, completion in enumerate(self.of) if not completion.done), 0)
 
 
 class Arrivals:
-    """Messages that may differ between stores for a while. Not thread-safe: the chain's lock guards it."""
+    """Messages that may differ between the stores for a while. Not thread-safe: the chain's lock guards it."""
 
     def __init__(self) -> None:
         self._by_message: dict[int, Joined] = {}
         self._in_order: deque[tuple[Sequence[int], Joined]] = deque()
 
     def expect(self, message_ids: Sequence[int], joined: Joined) -> None:
-        """The messages are the same in all stores once `joined` is done. Forgets messages for which that is so."""
+        """Note that these messages are the same in all stores once `joined` is done. Earlier messages that are the same
+        by now are forgotten."""
         while self._in_order and self._in_order[0][1].completion.done:
             arrived, before = self._in_order.popleft()
             for message_id in arrived:
@@ -88,12 +92,13 @@ class Arrivals:
             self._by_message[message_id] = joined
 
     def of(self, message_id: int) -> Joined | None:
-        """What is done once the message is in all stores; None if it is there."""
+        """The completion that is done when the message is in all stores; None if it is there already."""
         return self._by_message.get(message_id)
 
 
 class Lockstep:
-    """Drives stores. Not thread-safe: the chain's lock guards it, but for completions and methods that need no lock."""
+    """Calls the stores of a chain. Not thread-safe: the chain's lock guards it, except completions and methods that
+    need no lock."""
 
     def __init__(self, stores: Sequence[ChainedStore], names: Sequence[str], lag_timeout_s: float) -> None:
         self.error: ChainError | None = None
@@ -109,11 +114,11 @@ class Lockstep:
         self._everything: Joined | None = None
 
     def wait_before_next(self, joined: Joined) -> None:
-        """Ask no store anything more before all are done with `joined`."""
+        """Call no store again before all stores are done with `joined`."""
         self._everything = joined
 
     def require_turn(self) -> None:
-        """Returns when the stores may be asked something new. Raises ChainError."""
+        """Wait until the stores may be called again. Raises ChainError."""
         if self.error is not None:
             raise self.error.again()
         if self._everything is not None:
@@ -121,7 +126,7 @@ class Lockstep:
             self._everything = None
 
     def ask_first(self, call: Callable[[ChainedStore], _T]) -> _T:
-        """Ask the first store. If it refuses, the chain refuses."""
+        """Call the first store. If it refuses, the chain refuses."""
         self.require_turn()
         try:
             answer = call(self._first)
@@ -132,17 +137,18 @@ class Lockstep:
         return answer
 
     def require_refusal(self, error: JournalError) -> None:
-        """Returns if an error of the first store has changed nothing. Raises ChainError. Needs no lock.
+        """Returns if an error of the first store means that nothing was changed; otherwise raises ChainError. Needs no
+        lock.
 
-        A local disk that fails may do so when the journal has the operation already.
+        An error of a local disk is no such error, because the journal may have the operation already.
         """
         if not isinstance(error, (CallerError, FullError, DeadlineError)):
             raise self.broken(0, error) from error
 
     def ask_other(self, place: int, call: Callable[[ChainedStore], _T]) -> _T:
-        """Ask another store for what the first one has done. Raises ChainError.
+        """Call another store for the operation that the first one has done. Raises ChainError.
 
-        Needs no lock where the order among other operations does not matter.
+        Needs no lock if the order among other operations does not matter.
         """
         try:
             return call(self._stores[place])
@@ -156,7 +162,7 @@ class Lockstep:
             self.broken(1, StateError(f"a call was interrupted by {type(error).__name__} before this store was asked"))
 
     def broken(self, place: int, error: JournalError) -> ChainError:
-        """The error of the chain for an error of a store. Needs no lock."""
+        """The chain's error for an error of a store. Needs no lock."""
         if self.error is None:
             self.error = ChainError(self._names[place], error)
             self.error.__cause__ = error
@@ -164,18 +170,18 @@ class Lockstep:
         return self.error
 
     def _failed(self, place: int, error: JournalError) -> JournalError:
-        """The error that an operation fails with. A rollback breaks no chain."""
+        """The error with which an operation fails. A failed rollback does not break the chain."""
         return error if isinstance(error, RolledBackError) else self.broken(place, error)
 
     def join(self, first: Accepted, call: Callable[[ChainedStore], Accepted]) -> Joined:
-        """Ask the other stores too. The result is done when all are; operations of the same groups share it."""
+        """Call the other stores too. The result is done when all stores are; operations of the same groups share it."""
         completions = [first.completion]
         for place in range(1, len(self._stores)):
             completions.append(self.ask_other(place, call).completion)
         return self.joined(completions)
 
     def joined(self, completions: Sequence[Completion]) -> Joined:
-        """Join the completions of all stores, which are in the stores' order."""
+        """Join the completions of all stores, given in the order of the stores."""
         joined = self._joined
         if joined is None or joined.of != completions:
             joined = self._joined = Joined(completions, self._failed)
@@ -200,7 +206,8 @@ class Lockstep:
         queue: str,
         call: Callable[[ChainedStore, Sequence[int]], Accepted],
     ) -> Joined:
-        """The other stores do to the messages what the first one did, releasing those that only they still hold."""
+        """Make the other stores do to the messages what the first one did. Messages that only they still hold are
+        released."""
         for message_id in message_ids:
             self.await_arrival(message_id)
         messages = [chained_id(message_id) for message_id in message_ids]

@@ -1,4 +1,4 @@
-"""What a chain asks of its stores."""
+"""The operations that a chain calls on its stores."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from journal.store.transactions import TransactionInfo
 
 
 class ChainedStore(Protocol):
-    """The operations of a `MessageStore` that a chain calls. Without `id`, `ids` or `tx` the store issues them.
+    """The operations of a `MessageStore` that a chain calls. If `id`, `ids` or `tx` is not given, the store issues it.
 
-    What the first store has decided is not decided again: `checked` says that it found a duplicate-detection id new, or
-    handed a message out; `queues` are those that it chose for a dead or expired message.
+    The other stores take over the decisions of the first store: `checked` says that it found a duplicate-detection id
+    new, or delivered a message; `queues` are those that it chose for a dead or expired message.
     """
 
     def create_address(self, name: str, duplicate_window: int = 0, tx: int = 0) -> Pending: ...

@@ -1,16 +1,16 @@
-"""Stores of a chain brought in line after a crash between them: the others are made to hold what the first one holds.
+"""Makes the stores of a chain equal after a crash: the other stores get the state of the first one.
 
     realign([kafka, local])
     chain = MessageStoreChain([kafka, local])
 
-A crash leaves one store with groups that another did not get. None of those operations was told complete, as that takes
-all stores; so the first store's outcome is as good as any, and it is taken for all. What a transaction in doubt in the
-first store adds, changes, acknowledges, creates or destroys is left alone: another store may have settled it already,
-and its coordinator will say the same again.
+After a crash one store may have groups that another did not get. No caller was told that those operations are complete,
+because all stores must complete them first. So the first store's state may be taken for all. Messages, queues and
+addresses that a transaction in doubt in the first store touches are left alone: another store may have settled it
+already, and its coordinator will settle it again in the same way.
 
-What cannot be brought in line: the place in its queue of a message that a store lacks (it comes last of its priority,
-which is where a message belongs that was cut off), what a store's duplicate windows have seen, and a transaction in
-doubt that only the first store has.
+These differences remain: the place in its queue of a message that a store lacks (it comes last of its priority, where
+it would have come without the crash), the contents of duplicate windows, and a transaction in doubt that only the first
+store has.
 """
 
 from __future__ import annotations
@@ -30,18 +30,19 @@ from journal.store.transactions import TransactionInfo
 log = logging.getLogger(__name__)
 
 _PENDING_MAX = 256
-"""The number of operations that may be on their way; the next one waits for them."""
+"""The most operations that may be under way; the next one waits for them."""
 
 
 @dataclass(slots=True)
 class _Undecided:
-    """What transactions in doubt in the first store touch: there it is not visible, or locked."""
+    """The messages and names that transactions in doubt touch in the first store, where they are not visible, or
+    locked."""
 
     messages: set[int] = field(default_factory=set)
     addresses: set[str] = field(default_factory=set)
     queues: set[str] = field(default_factory=set)
     bindings: set[int] = field(default_factory=set)
-    """Bindings, by the ids that the other stores know them by."""
+    """Bindings, by their ids in the other stores."""
 
     def add(self, info: TransactionInfo) -> None:
         self.messages.update(info.messages)
@@ -58,29 +59,30 @@ class _Undecided:
 
 @dataclass(slots=True)
 class Realigned:
-    """Numbers of operations that brought one store in line."""
+    """The numbers of operations that made one store equal to the first."""
 
     store: str
     rolled_back: int = 0
-    """Transactions in doubt that the first store does not have."""
+    """Transactions in doubt that the first store does not have, and that were rolled back."""
     declared: int = 0
-    """How many addresses, queues and bindings were created or destroyed."""
+    """The number of addresses, queues and bindings that were created or destroyed."""
     added: int = 0
-    """References that the store lacked."""
+    """The number of references that the store lacked."""
     removed: int = 0
-    """References that the first store does not have."""
+    """The number of references that the first store does not have."""
     changed: int = 0
-    """Holders, delivery counts and due times."""
+    """The number of changed holders, delivery counts and due times."""
 
     def __bool__(self) -> bool:
         return any((self.rolled_back, self.declared, self.added, self.removed, self.changed))
 
 
 def realign(stores: Sequence[ChainedStore], names: Sequence[str] = ()) -> list[Realigned]:
-    """Bring all other stores in line with the first. Returns what was done, store by store. Nobody uses them meanwhile.
+    """Make all other stores equal to the first. Returns the numbers for each of them. Nobody may use the stores
+    meanwhile.
 
-    Reads what both have, queue by queue; blocks until it is durable. Raises what a store refuses or fails with: call it
-    again then.
+    It reads both stores queue by queue, and blocks until all changes are durable. Raises the error with which a store
+    refuses or fails; it may then be called again.
     """
     first = stores[0]
     names = names or [f"store {number} of {len(stores)}" for number in range(1, len(stores) + 1)]
@@ -92,7 +94,7 @@ def realign(stores: Sequence[ChainedStore], names: Sequence[str] = ()) -> list[R
 
 
 class _Realigning:
-    """Brings one store in line with the first one."""
+    """Makes one store equal to the first one."""
 
     def __init__(self, first: ChainedStore, other: ChainedStore, name: str) -> None:
         self._first = first
@@ -101,9 +103,10 @@ class _Realigning:
         self._pending: list[Pending] = []
         self._undecided = _Undecided()
         self._lacking: list[ReferenceInfo] = []
-        """References that the other store lacks, queue by queue in the first store's order.
+        """References that the other store lacks, for each queue in the first store's order.
 
-        Each is added alone: a message that went to all its queues at once would overtake others in the later queues.
+        Each is added in its own turn, because a message that was added to all its queues at once would overtake others
+        in some of them.
         """
 
     def run(self) -> Realigned:
@@ -140,7 +143,8 @@ class _Realigning:
     # ---- objects ---------------------------------------------------------------------------------------------------
 
     def _declare(self) -> None:
-        """Destroy first what is not wanted, so that its names are free."""
+        """Create and destroy addresses, queues and bindings. Unwanted ones are destroyed first, so that their names are
+        free."""
         first, other, undecided = self._first, self._other, self._undecided
         addresses = {entry.name: entry.duplicate_window for entry in first.addresses()}
         queues = {info.config.name: info.config for info in first.queues() if info.config.durable}
@@ -194,7 +198,8 @@ class _Realigning:
                 self._change(info, theirs)
 
     def _add(self, info: ReferenceInfo) -> None:
-        """Add a reference; if the other store does not have the message, as it is in the first store."""
+        """Add a reference. If the other store does not have the message, it is stored too, as it is in the first
+        store."""
         other, their_id = self._other, chained_id(info.message)
         if self._has(their_id):
             other.route(their_id, info.queue).wait()

@@ -1,7 +1,7 @@
-"""A message whose body comes in pieces, into the stores of a chain.
+"""Adds a message whose body comes in pieces to the stores of a chain.
 
-The body comes once, and each store gets it, one after the other. The first store takes it as it comes and issues the
-message's id, which the other stores need before their own part. So the body is kept for them meanwhile.
+The body comes once, and the stores get it one after the other. The first store takes each piece as it comes, and issues
+the message's id, which the other stores need before they begin. So the body is kept for them meanwhile.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 
 
 async def _in_thread(call: Callable[[], _T]) -> _T:
-    """Call in a thread what may block. A caller that is cancelled meanwhile waits until the call is over."""
+    """Make a call that may block in a thread. A caller that is cancelled waits until the call has ended."""
     running = asyncio.get_running_loop().run_in_executor(None, call)
     try:
         return await asyncio.shield(running)
@@ -33,14 +33,15 @@ async def _in_thread(call: Callable[[], _T]) -> _T:
         while not running.done():
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([running])
-        running.exception()  # the cancellation is told instead
+        running.exception()  # the cancellation is raised instead
         raise
 
 
 class ChainStreams:
     """Operations that store a message whose body comes in pieces.
 
-    The body comes in a transaction, of the chain's own if the caller has none: other operations go on meanwhile.
+    The body is stored in a transaction, one of the chain's own if the caller has none, so that other operations can go
+    on meanwhile.
     """
 
     def __init__(self, core: ChainCore, transactions: ChainTransactions) -> None:
@@ -87,7 +88,7 @@ class ChainStreams:
             raise
 
     def _streaming(self, tx: int) -> int:
-        """The transaction that a body comes in: `tx`, or one of the chain's own."""
+        """The transaction in which a body is stored: `tx`, or one of the chain's own."""
         if not tx:
             return self._transactions.begin()
         with self._core.lock:
@@ -95,9 +96,10 @@ class ChainStreams:
         return tx
 
     def _require_refusal(self, error: JournalError, kept: KeptBody) -> None:
-        """Returns if the first store's error has changed nothing, or has only cut the body off. Raises ChainError.
+        """Returns if the first store's error means that nothing was changed, or that only the body was cut off;
+        otherwise raises ChainError.
 
-        A body is cut off by an error of its own, and by a local disk that cannot keep it.
+        A body is cut off by an error of the caller's iterator, or of the local disk that must keep it.
         """
         if error is not kept.raised and not isinstance(error, LocalStorageError):
             self._core.steps.require_refusal(error)
@@ -105,8 +107,8 @@ class ChainStreams:
     def _to_others(
         self, first: Pending, message: Message, kept: KeptBody, queues: Sequence[str], tx: int
     ) -> list[Completion]:
-        """Give the other stores what the first store has got; the completions of all."""
-        # noted first, as a caller that is cancelled does not wait for the rest
+        """Give the other stores the message that the first store has got; returns the completions of all."""
+        # this is noted first, because a caller that is cancelled does not wait for the rest
         with self._core.lock:
             self._core.note_touched([first.id], tx)
         its_id, its_tx = chained_id(first.id), chained_id(tx)
@@ -120,13 +122,14 @@ class ChainStreams:
         return completions
 
     def _streamed(self, message_id: int, completions: Sequence[Completion], tx: int, *, commit: bool) -> Pending:
-        """All stores have the body in their transactions: commit a transaction of the chain's own."""
+        """Called when all stores have the body in their transactions: commit the transaction if it is the chain's
+        own."""
         with self._core.lock:
             joined = self._core.steps.joined(completions)
         return Pending(message_id, self._commit_own(tx).completion if commit else joined.completion)
 
     def _commit_own(self, tx: int) -> Pending:
-        """Commit; where the first store's journal has no room, wait for it, as the body does not come again."""
+        """Commit. If the first store's journal has no room, it waits, because the body cannot be sent again."""
         try:
             return self._transactions.commit(tx)
         except FullError:

@@ -1,4 +1,4 @@
-"""Transactions of a chain: begun, prepared and settled in all stores under one number."""
+"""Transactions of a chain. They are begun, prepared and settled in all stores under one number."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ChainTransactions:
     def __init__(self, core: ChainCore) -> None:
         self._core = core
         self._abandoned: list[int] = []
-        """Transactions that this chain began and gave up, and that are still to be rolled back."""
+        """Transactions that this chain has begun and given up, and that must still be rolled back."""
 
     def begin(self) -> int:
         abandoned, self._abandoned = self._abandoned, []
@@ -36,7 +36,7 @@ class ChainTransactions:
             return tx
 
     def prepare(self, tx: int, data: bytes = b"") -> Prepared:
-        # `not_durable` is the first store's, whose ids are the chain's
+        # `not_durable` is that of the first store, because its ids are those of the chain
         with self._core.lock:
             first = self._core.steps.ask_first(lambda store: store.prepare(tx, data))
             joined = self._core.steps.join(first, lambda store: store.prepare(chained_id(tx), data))
@@ -57,7 +57,8 @@ class ChainTransactions:
             return Pending(tx, joined.completion)
 
     def _settle(self, tx: int, settle: Callable[[int], Pending]) -> Pending:
-        """Settle in another store, which may have settled before a crash what is still in doubt in the first one."""
+        """Settle a transaction in another store. That store may have settled it before a crash, while it is still in
+        doubt in the first one."""
         try:
             return settle(chained_id(tx))
         except TransactionUnknownError:
@@ -66,7 +67,8 @@ class ChainTransactions:
             return Pending(tx)
 
     def abandon(self, tx: int) -> None:
-        """Roll back a transaction of the chain's own, later if the first store does not take it now."""
+        """Roll back a transaction of the chain's own. If the first store does not accept the rollback now, it is done
+        later."""
         if tx not in self._core.begun:
             return
         try:

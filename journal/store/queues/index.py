@@ -56,7 +56,7 @@ class ReferenceIndex(Protocol):
     def remove(self, paged: Paged) -> None: ...
 
     def scan(self, queue: int, rank: int = 0, place: int = 0) -> list[Iterator[Paged]]:
-        """References of a queue from a place on, in runs, each in delivery order.
+        """The references of a queue from a place on, in runs, each in delivery order.
 
-        One that comes or leaves meanwhile may be told.
+        A reference that comes or leaves meanwhile may be given or not.
         """
