@@ -1,1 +1,1 @@
-"""The command line, one file a command group."""
+"""The command line. Each command or group of commands has a file."""

@@ -1,4 +1,4 @@
-"""Commands that append: a journal activated for the command's time, if no other node is active."""
+"""Commands that append: they activate the journal for the time of the command, if no other node is active."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from journal.process.progress import Progress
 from loaders.node.liveness import require_no_active_node
 
 _LOOK_S = 5.0
-"""How long a command waits for each answer about a shard that may be stopped, while its gate may still open."""
+"""How long a command waits for each answer about a shard that may be stopped. Its gate may open meanwhile."""
 
 
 @contextmanager
 def activated_journal(
     settings: Settings, *, take_over: bool, progress: Progress, loader: Loader | None = None
 ) -> Iterator[tuple[BlockingJournal, ActivationReport]]:
-    """An active journal, which is closed in order however the command ends, by SIGTERM too. `loader` is told its state.
+    """An active journal. It is closed in order when the command ends, also by SIGTERM. `loader` is told its state.
 
     Raises ActiveNodeError unless `take_over`, and GateTimeoutError, which names what stops shards; it comes within
     seconds if only `repair` mends that.
@@ -66,11 +66,11 @@ def activated_journal(
 
 
 def _stops(settings: Settings, shards: Collection[int]) -> list[str]:
-    """The lines that say what stops shards: a worker may run and be unable to go on."""
+    """Lines that name what stops shards. A running worker may be unable to apply more frames."""
     try:
         timeout_s = settings.request_timeout_ms / 1000
         return lines_of_stops(settings.journal, stops_now(kafka_of(settings), settings.journal, shards, timeout_s))
-    except OperatingError:  # the gate's own error is what the user needs
+    except OperatingError:  # the user needs the gate's own error instead
         return []
 
 

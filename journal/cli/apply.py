@@ -73,7 +73,7 @@ def apply(
 
 
 def _opened(file: str) -> BinaryIO:
-    """A file, or whatever else can be read. Raises BadParameter."""
+    """A file, or another stream that can be read. Raises BadParameter."""
     try:
         return open(file, "rb")
     except OSError as error:
@@ -89,10 +89,12 @@ class Applied:
         """The last line whose operation was appended."""
         self._committed = (0, 0)
         self._pending: deque[tuple[Completion, int, int]] = deque()
-        """For each group that is not known to be committed: its completion, and operations and line at its end."""
+        """For each group that may not be committed yet: its completion, and the number of operations and the line at
+        its end."""
 
     def appended(self, line: int, completion: Completion, *, waits: bool) -> None:
-        """The operation of a line was appended. If it `waits` for its transaction, its completion says nothing."""
+        """Note that the operation of a line was appended. If it `waits` for its transaction, its completion does not
+        count."""
         self.operations, self.line = self.operations + 1, line
         if waits:
             return
@@ -102,7 +104,7 @@ class Applied:
         self.committed()
 
     def committed(self) -> tuple[int, int]:
-        """How many operations are committed by now, and the last one's line."""
+        """The number of operations that are committed by now, and the line of the last one."""
         while self._pending and self._pending[0][0].done and self._pending[0][0].error is None:
             _, operations, line = self._pending.popleft()
             self._committed = operations, line
@@ -110,8 +112,8 @@ class Applied:
 
 
 def _cut_off(applied: Applied, *, as_json: bool) -> None:
-    """Say up to which line a script is in the journal that was cut off. The journal is closed by now, which commits
-    what was appended if it can."""
+    """Print up to which line a script that was cut off is in the journal. The journal is closed by now, and the close
+    has committed the appended operations if that was possible."""
     operations, line = applied.committed()
     unknown = applied.operations - operations
     if as_json:

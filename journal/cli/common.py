@@ -74,7 +74,7 @@ def settings_from(
     **flags: Any,
 ) -> Settings:
     """The settings of a command. Raises ConfigError."""
-    # not every command has settings, and what reads them takes a while to import
+    # many commands have no settings, and importing the code that reads them takes a while
     from journal.config import load_settings
 
     parsed: dict[str, str] | None = None
@@ -128,7 +128,7 @@ def journal_command(command: Callable[..., None]) -> Callable[..., None]:
         with exit_codes():
             command(Chosen(**{name: given.pop(name) for name in shared}), **given)
 
-    # what typer reads
+    # typer reads the signature from it
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {each.name: each.annotation for each in parameters}
     return run
@@ -241,7 +241,7 @@ def operator() -> str:
     """The user who runs this command, as user@host."""
     try:
         user = getpass.getuser()
-    except (KeyError, OSError):  # a user id without a name, as containers have
+    except (KeyError, OSError):  # a container's user may have an id without a name
         user = f"uid-{os.getuid()}"
     return f"{user}@{socket.gethostname()}"
 

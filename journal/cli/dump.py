@@ -48,7 +48,7 @@ def dump(
     It needs no worker, begins no epoch, and disturbs no active node. The output is JSON with and without --json.
     """
     with loaded_state(chosen.settings(), now=now) as (state, progress):
-        progress.hide()  # the lines show the progress
+        progress.hide()  # the printed lines show the progress already
         counts = state.tell(_Printer())
         skipped = [_skipped_line(Skipped.FromString(value)) for _, value in state.base.scan(SKIPPED_PREFIX)]
     for line in skipped:

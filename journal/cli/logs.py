@@ -10,7 +10,7 @@ import sys
 from journal.words import escaped
 
 QUIET_LOGGERS = ("journal.kafka", "streams.reading.wal_transport", "faust", "mode", "aiokafka", "asyncio")
-"""Loggers of libraries. What matters of them reaches us as errors; `--verbose` shows them."""
+"""Loggers of libraries. Important events of theirs reach us as errors; `--verbose` shows all."""
 
 
 def set_up_logging(verbose: bool) -> None:
@@ -58,7 +58,7 @@ class JsonLines(logging.Formatter):
 
 
 def log_progress(*, as_json: bool = False) -> None:
-    """Log what happens, not only what goes wrong, for commands that keep running."""
+    """Also log normal events, for commands that keep running."""
     root = logging.getLogger()
     root.setLevel(min(root.level, logging.INFO))
     if as_json:

@@ -1,4 +1,5 @@
-"""Where a command's operations run: in a read-only load, in this process as the active node, or in a running one."""
+"""Where the operations of a command run: on a read-only load, in this process as the active node, or in a running
+node."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ NodeOption = Annotated[
 
 @contextmanager
 def looking(settings: Settings, node: str | None) -> Iterator[ReadingOperations]:
-    """Where a command looks: at the WAL's committed end by a read-only load, which needs no worker and disturbs nobody,
+    """Where a command looks: at a read-only load of the WAL's committed end, which needs no worker and disturbs nobody,
     or at a running node."""
     if node is not None:
         with _asked(settings, node) as client:
@@ -47,17 +48,17 @@ def looking(settings: Settings, node: str | None) -> Iterator[ReadingOperations]
 
 @contextmanager
 def acting(settings: Settings, node: str | None, *, take_over: bool, progress: StepProgress) -> Iterator[Acting]:
-    """Where a command acts: in a running node, or in this process with a store of its own, as the active node while the
-    command lasts.
+    """Where a command acts: in a running node, or in this process, which is then the active node with a store of its
+    own until the command ends.
 
-    Messages that others hold stay theirs. Raises ActiveNodeError unless `take_over` or `node`.
+    Messages that other holders have stay with them. Raises ActiveNodeError unless `take_over` or `node`.
     """
     if node is not None:
         with _asked(settings, node, take_over=take_over, progress=progress) as client:
             yield client
         return
     store_settings = settings.store.model_copy(update={"acquire_grace_ms": ID_MAX, "swap_directory": None})
-    store_settings.require_fit(settings.limits)  # before anybody is fenced
+    store_settings.require_fit(settings.limits)  # this check comes before anybody is fenced
     with (
         queue_loader(settings.journal) as loader,
         activated_journal(settings, take_over=take_over, progress=progress, loader=loader) as (journal, _),
@@ -72,8 +73,8 @@ def acting(settings: Settings, node: str | None, *, take_over: bool, progress: S
 def settling(
     settings: Settings, node: str | None, *, of_a_store: bool, take_over: bool, progress: StepProgress
 ) -> Iterator[Acting | JournalActing]:
-    """Where a command settles a transaction. If it is `of_a_store`, messages without references are deleted with it;
-    otherwise no store is opened, and the journal may be any broker's."""
+    """Where a command settles a transaction. For a message store (`of_a_store`), messages that lose their last
+    reference are deleted too; otherwise no store is opened, and the journal may belong to any broker."""
     if of_a_store:
         with acting(settings, node, take_over=take_over, progress=progress) as acts:
             yield acts

@@ -1,4 +1,4 @@
-"""What the message store's commands share: a loader for its queues that takes bounded memory."""
+"""A loader for queues with bounded memory, which the commands of the message store share."""
 
 from __future__ import annotations
 

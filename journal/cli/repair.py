@@ -114,7 +114,7 @@ def newest_mark(kafka: Kafka, settings: Settings, shard: int) -> Mark:
 
 
 def record_facts(topic: str, record: LogRecord, stop: Stop) -> dict[str, object]:
-    """What a record holds, for the operator who decides."""
+    """The contents of a record, for the operator who decides."""
     value = record.value or b""
     facts: dict[str, object] = {
         "record": f"{topic}[{record.partition}]@{record.offset}",

@@ -1,4 +1,4 @@
-"""How the commands of `repair` ask and write: they show what is to be written, ask, and only then write it."""
+"""How the commands of `repair` work: they show the changes, ask, and only then write."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _Plan = TypeVar("_Plan")
 
 
 class Repairer(Protocol[_Plan]):
-    """One repair: `plan` looks and writes nothing, `write` writes what the operator agreed to."""
+    """A repair. `plan` only reads; `write` makes the changes to which the operator agreed."""
 
     def plan(self) -> _Plan: ...
 

@@ -1,10 +1,4 @@
-"""Scripts: operations as JSON lines, as `apply` reads and `dump` writes them. Pure.
-
-{"op":"add","id":1,"kind":45,"data":"<base64>"}
-{"op":"update","id":1,"kind":32,"data":"<base64>","replaceable":false,"subject":0}
-{"op":"delete","id":1}                                 each also with "tx":7
-{"op":"prepare","tx":7,"data":"<base64>"}   {"op":"commit","tx":7}   {"op":"rollback","tx":7}
-"""
+"""Scripts: operations as JSON lines, which `apply` reads and `dump` writes. Pure."""
 
 from __future__ import annotations
 
@@ -36,7 +30,8 @@ def parse_line(text: bytes | str, line: int) -> dict[str, Any]:
         op = json.loads(text, object_pairs_hook=_once)
     except _GivenTwiceError as error:
         raise ScriptError(line, f'"{error}" is given twice') from None
-    except (ValueError, RecursionError) as error:  # also for bytes that are not UTF-8, and for huge numbers
+    # this error comes also for bytes that are not UTF-8, and for huge numbers
+    except (ValueError, RecursionError) as error:
         raise ScriptError(line, f"not JSON: {error}") from None
     if not isinstance(op, dict) or not isinstance(op.get("op"), str) or op["op"] not in _FIELDS:
         raise ScriptError(line, f'"op" must be one of {", ".join(_FIELDS)}')
@@ -74,7 +69,7 @@ def checked_lines(script: BinaryIO) -> Iterable[bytes]:
 
 
 class _GivenTwiceError(ValueError):
-    """A JSON object has a name twice, and the second value would silently win."""
+    """Raised for a JSON object that has a name twice. Otherwise the second value would silently be used."""
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -110,7 +110,7 @@ def _sent_json(order: SendOrder, so_far: SentSoFar) -> Json:
 
 
 def _cut_off(order: SendOrder, so_far: SentSoFar, *, as_json: bool) -> None:
-    """Say what became of the messages of a `send` that was cut off."""
+    """Print the fate of the messages of a `send` that was cut off."""
     found = _sent_json(order, so_far)
     if as_json:
         print_json(found)
@@ -145,7 +145,7 @@ def receive(
     """
     settings = chosen.settings()
     with StepProgress() as progress, acting(settings, node, take_over=take_over, progress=progress) as acts:
-        progress.hide()  # the bodies show the progress
+        progress.hide()  # the printed bodies show the progress already
         received = 0
         with closing(acts.receiving(queue, operator())) as receiving:
             while (not count or received < count) and (line := receiving.take()):

@@ -1,4 +1,4 @@
-"""Standard streams of a command: they may be closed, full, or have an encoding that lacks letters."""
+"""Standard streams of a command. They may be closed or full, or have an encoding without some letters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _INPUT, _OUTPUT, _ERRORS = 0, 1, 2
 
 @contextmanager
 def standard_streams() -> Iterator[None]:
-    """Streams that can be used, whatever the process was started with.
+    """A context in which all three standard streams can be used, even if the process was started without some of them.
 
     If standard output cannot be written, OutputError is printed and the process ends with 1. If standard error cannot
     be written, the text is lost. Letters that an encoding lacks are written escaped.
@@ -39,25 +39,26 @@ def standard_streams() -> Iterator[None]:
 
 
 def drop_output() -> None:
-    """Write nothing more, not even what is left in a buffer when the process ends."""
+    """Write nothing more, not even the contents of a buffer at the end of the process."""
     descriptor = os.open(os.devnull, os.O_WRONLY)
     os.dup2(descriptor, _OUTPUT)
     os.close(descriptor)
 
 
 def _open_closed() -> None:
-    """Open closed streams. Otherwise the next file or connection would get a stream's number and its text."""
+    """Open closed streams. Otherwise the next file or connection would get the number of a stream, and with it the
+    stream's text."""
     for stream, way in ((_INPUT, os.O_RDONLY), (_OUTPUT, os.O_RDONLY), (_ERRORS, os.O_WRONLY)):
         try:
             os.fstat(stream)
         except OSError:
-            # open() takes the lowest free number, which is this stream's; a closed output cannot be written
+            # open() takes the lowest free number, which is that of this stream; a closed output cannot be written
             os.open(os.devnull, way)
             os.set_inheritable(stream, True)
 
 
 def _opened(stream: TextIO | None, descriptor: int) -> io.TextIOWrapper:
-    if not isinstance(stream, io.TextIOWrapper):  # None if it was closed when Python started
+    if not isinstance(stream, io.TextIOWrapper):  # the stream is None if it was closed when Python started
         stream = open(descriptor, "w", encoding="utf-8", closefd=False)  # noqa: SIM115  # as long as the process
     stream.reconfigure(errors="backslashreplace")
     return stream

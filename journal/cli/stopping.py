@@ -1,4 +1,4 @@
-"""What happens on SIGTERM and Ctrl-C in a process that serves until it is told to stop."""
+"""How a process that serves until it is told to stop handles SIGTERM and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from journal.cli.common import print_note
 from journal.process.stop_requests import STOP_SIGNALS, StopRequests
 
 BEHIND_THE_BATCH = "ending after this batch; again, and it stops now: the next run does the batch anew"
-"""The answer of a Spark job."""
+"""The text with which a Spark job answers the signal."""
 
 
 @contextmanager

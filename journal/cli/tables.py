@@ -63,7 +63,7 @@ class _Column(NamedTuple):
 
     @property
     def dispensability(self) -> tuple[int, int]:
-        """Columns with a larger one are left out first. The first column comes last."""
+        """How soon the column is left out: columns with a larger value come first. The first column comes last."""
         if not self.place:
             return 0, 0
         if self.zero:
@@ -101,7 +101,8 @@ def print_facts(title: str, facts: Mapping[str, object], *, to: Console | None =
 
 
 def _fitting(columns: Sequence[_Column], width: int) -> list[_Column]:
-    """The columns that fit into a width, the important ones first, in their order; none if the first does not fit."""
+    """The columns that fit into a width, in their order. Less important ones are left out; None if not even the first
+    fits."""
     shown: list[_Column] = []
     for done, column in enumerate(sorted(columns, key=lambda each: each.dispensability)):
         if column.zero and len(shown) < done:
@@ -116,7 +117,8 @@ def _fitting(columns: Sequence[_Column], width: int) -> list[_Column]:
 
 
 def _widths(columns: Sequence[_Column], width: int) -> list[int]:
-    """The width of each column: its least one, and what is left to those that lack least."""
+    """The width of each column: its least width, and a share of the rest, which goes first to columns that lack
+    least."""
     widths = [column.least for column in columns]
     left = width - 1 - sum(widths) - _PADDING * len(columns)
     lacking = sorted(range(len(columns)), key=lambda each: columns[each].natural - widths[each])

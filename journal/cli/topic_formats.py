@@ -1,4 +1,4 @@
-"""What `init --dry-run` prints: the topics that a journal needs, for whoever makes them with other tools."""
+"""The output of `init --dry-run`: the topics that a journal needs, for people who make them with other tools."""
 
 from __future__ import annotations
 

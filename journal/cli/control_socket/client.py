@@ -92,7 +92,7 @@ class NodeClient:
         sent = SendResult([], [])
         while (left := order.count - len(sent.messages)) > 0:
             self._progress("send", len(sent.messages), order.count)
-            # all messages go where the first ones went
+            # all messages go to the queues that the first ones went to
             part = replace(order, count=min(left, SEND_MESSAGES_MAX), queues=sent.queues or order.queues)
             so_far.begin(part.count)
             said = SendResult(**self._call("send", **order_params(part)))
@@ -122,9 +122,9 @@ class NodeClient:
         return int(self._call("finish"))
 
     def give_back(self) -> None:
-        """Give back what was taken and not acknowledged. After a request that was given up (by Ctrl-C or a time-out)
-        this ends the connection instead, which does the same: the reply may still come, and would be taken for that of
-        the next request."""
+        """Release the messages that were taken and not acknowledged. After a request that was given up (by Ctrl-C or a
+        time-out) this ends the connection instead, which has the same effect: the late reply would otherwise be taken
+        for that of the next request."""
         if self._answered:
             self._call("close")
         else:
@@ -155,7 +155,7 @@ class NodeClient:
         try:
             self._lines.write(request)
         except OSError:
-            return  # the node ended the connection, and may have said why
+            return  # the node has ended the connection, and may have sent the reason before
 
     def _reply(self, wait_s: float) -> Json:
         """A part of the reply, or the result. Raises the node's error."""

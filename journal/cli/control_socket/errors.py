@@ -1,4 +1,4 @@
-"""Typed errors on their way through a socket: the name of the class, the text, and the error's fields."""
+"""How typed errors go through a socket: as the name of the class, the text, and the error's fields."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def decode_error(value: object) -> JournalError:
     made_of = error_classes().get(str(name))
     if made_of is None:
         return JournalError(f"{name}: {message}")
-    # not by its constructor, which may build the text from other arguments
+    # this does not call the constructor, which may build the text from other arguments
     error = made_of.__new__(made_of, message)
     if isinstance(fields, dict):
         vars(error).update(fields)

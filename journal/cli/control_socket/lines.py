@@ -4,7 +4,7 @@ r"""Lines of JSON over a socket, with bounds on their size and time.
     replies    {"id": 1, "part": ...}                            none or more
                {"id": 1, "result": ...} or {"id": 1, "error": {"type": ..., "message": ..., "fields": {...}}}
 
-One request at a time; whoever gets what is not such a line ends the connection.
+A connection has one request at a time. A side that gets anything else than such a line ends the connection.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class SocketLimits(BaseModel):
     properties."""
 
     idle_s: float = Field(default=120.0, gt=0)
-    """How long a node waits for a connection's next request. After that it gives back what was taken through it."""
+    """How long a node waits for the next request of a connection. After that it releases the messages that were taken
+    through it."""
 
     line_s: float = Field(default=30.0, gt=0)
     """How long a line may take to arrive once it has begun, and to be read by the other side."""
@@ -57,7 +58,7 @@ class JsonConnection:
     """One side of a connection. One thread uses it; any thread may call `shut` and `shut_reading`."""
 
     def __init__(self, connected: socket.socket, *, bytes_max: int, line_s: float) -> None:
-        """`bytes_max` bounds what is read, `line_s` how long a line takes."""
+        """`bytes_max` bounds the size of a line that is read, `line_s` the time that a line may take."""
         self._socket = connected
         self._bytes_max = bytes_max
         self._line_s = line_s
@@ -127,7 +128,7 @@ class JsonConnection:
         try:
             self._socket.shutdown(how)
         except OSError:
-            return  # the other side ended it first
+            return  # the other side has ended the connection already
 
     def close(self) -> None:
         self._socket.close()

@@ -57,7 +57,8 @@ def sockets_of(settings: Settings) -> list[Path]:
 
 
 def node_of(path: Path) -> str:
-    """The node that a socket belongs to, as far as the file's name says."""
+    """The name of the node that a socket belongs to, made from the file's name. The end of a long name may be
+    missing."""
     return unquote(path.stem)
 
 
@@ -86,8 +87,8 @@ class OwnSocket:
     """A listening socket and its lock, until `close`."""
 
     def __init__(self, path: Path) -> None:
-        """This replaces what a killed node left. Raises NodeSocketError if a node of this name lives, or if the socket
-        cannot be created."""
+        """Create the socket, and replace the one that a killed node left. Raises NodeSocketError if a node of this name
+        lives, or if the socket cannot be created."""
         self.path = path
         self._lock = _locked(path)
         try:
@@ -98,12 +99,12 @@ class OwnSocket:
 
     @property
     def is_lost(self) -> bool:
-        """Whether somebody has deleted the socket or its lock, so that nobody finds this node."""
+        """Whether the socket or its lock was deleted, so that commands cannot find this node."""
         return not (is_at(self._lock, _lock_of(self.path)) and self.path.is_socket())
 
     def renew(self) -> None:
-        """Create again what was deleted. Raises NodeSocketError if a node of this name was started meanwhile, or if
-        that fails."""
+        """Create the deleted socket or lock again. Raises NodeSocketError if a node of this name was started meanwhile,
+        or if that fails."""
         if not is_at(self._lock, _lock_of(self.path)):
             lock = _locked(self.path)
             os.close(self._lock)
@@ -143,7 +144,7 @@ def _listen(path: Path) -> socket.socket:
         path.unlink(missing_ok=True)
         with address_of(path) as address:
             listening.bind(address)
-        path.chmod(0o600)  # nobody can connect before it listens
+        path.chmod(0o600)  # nobody can connect before the socket listens
         listening.listen()
     except OSError as error:
         listening.close()

@@ -1,4 +1,4 @@
-"""A node's side of one connection: requests become calls of the node's operations, one after another."""
+"""The node's side of one connection: each request becomes a call of the node's operations, one after another."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from journal.limits import ID_MAX
 from journal.store.model import Message
 
 SEND_MESSAGES_MAX = 1000
-"""Most messages in one request, so that a node does not work for long for a peer that is gone."""
+"""The most messages in one request, so that a node does not work for long for a peer that is gone."""
 
 _T = TypeVar("_T")
 
 
 class Params:
-    """The parameters of a request, which anybody may have written. Raises InvalidOperationError."""
+    """The parameters of a request. Any process may have written them, so they are checked. Raises
+    InvalidOperationError."""
 
     def __init__(self, given: object) -> None:
         if not isinstance(given, dict):
@@ -114,7 +115,7 @@ class ControlRequests:
         return method(self, Params(request.get("params", {})), part)
 
     def close(self) -> None:
-        """Give back what was taken through this connection."""
+        """Release the messages that were taken through this connection."""
         receiving, self._receiving = self._receiving, None
         if receiving is not None:
             receiving.close()

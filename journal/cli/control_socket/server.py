@@ -2,7 +2,7 @@
 connection.
 
 None of the node's own threads ever waits for a connection. A peer that is silent, reads nothing, sends nonsense or
-disappears loses its connection, and what it had taken is given back.
+disappears loses its connection, and the messages that it had taken are released.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ControlSocketServer:
         """Accept no more requests, end the connections, and remove the socket. Accepted requests are still answered, if
         that takes no longer than `close_s`."""
         self._closing.set()
-        with suppress(OSError):  # it may be created again just now; then the next look ends it
+        with suppress(OSError):  # the thread may be creating the socket again just now; the next look then ends it
             self._socket.listening.shutdown(socket.SHUT_RDWR)
         self._accepting.join()
         with self._lock:
@@ -129,7 +129,7 @@ class ControlSocketServer:
         except _PeerGoneError as gone:
             log.debug("a connection of the control socket ended: %s", gone)
         except Exception:
-            # the thread's edge: a failing request must be noticed and must not end the node
+            # this is the edge of the thread: a failing request must be logged, and must not end the node
             log.exception("a connection of the control socket failed")
         finally:
             try:
@@ -173,7 +173,7 @@ class ControlSocketServer:
 
 
 class _PeerGoneError(Exception):
-    """The other side has disappeared or hangs. Its connection ends, whatever it had asked."""
+    """The other side has disappeared or hangs. Its connection ends, even if a request is open."""
 
 
 def _write(lines: JsonConnection, value: Mapping[str, object]) -> None:

@@ -1,9 +1,9 @@
-"""What a node calls to have a control socket:
+"""How a node gets a control socket:
 
     with control_socket(settings, node, limits=...):
         ...
 
-`node` is the node as the socket sees it: callables, asked anew for every request, from threads of the socket's.
+`node` is the interface of the node for the socket: callables, which the socket's threads call again for every request.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class ServedNode:
     hand_over: Callable[[str], Mapping[str, Any]]
     """Hand over to the named node (empty: to any); returns the answer. It may raise a JournalError."""
     active_node: Callable[[], str] = lambda: ""
-    """The name of the active node, as far as this node knows."""
+    """The name of the active node, if this node knows it."""
     rows: RowsOf | None = None
     """Rows as of the WAL's committed end, for `tx list`, `tx show` and `explain`. None means those of a
     read-only load."""
@@ -154,8 +154,8 @@ class NodeService:
         return StoreActing(self._served(), self._journal)
 
     def _knowing_outcomes(self) -> StoreActing:
-        """The activation with the outcomes of now: without a resource of the broker's own, nothing in memory knows what
-        was settled by hand since the load."""
+        """The activation with the present outcomes. Without a resource of the broker's own, memory does not have the
+        outcomes of transactions that were settled by hand since the load."""
         served = self._served()
         if served.resource is None:
             with self._rows() as state:

@@ -1,4 +1,4 @@
-"""What the demo takes in: corrections of flights from a Kafka topic, of which the active node makes messages.
+"""The demo's source: corrections of flights in a Kafka topic, which the active node takes in as messages.
 
 They come in bursts as the year goes on, one of them just before the active node is killed. At the end their queue is
 compared with what was produced: each record is one message, and those of one partition are in its order.

@@ -1,5 +1,5 @@
-"""What the queues must hold, computed straight from the flights without any operation, and the comparison with a load.
-This module is pure.
+"""The expected contents of the queues, computed from the flights without any operation, and their comparison with a
+load. This module is pure.
 
 It shares with the plan only a flight's message id and queue, and which days are left in doubt.
 """
@@ -27,7 +27,7 @@ PROGRESS = "progress"
 """The address and queue of the progress. The body of its last message is the number of the last step, as text."""
 
 CORRECTIONS = "corrections"
-"""The address and queue of what the active node takes in."""
+"""The address and queue of the corrections that the active node takes in."""
 
 DIFFERENCES_MAX = 20
 """Number of differences that are named; all are counted."""

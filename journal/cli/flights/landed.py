@@ -1,4 +1,4 @@
-"""What the demo sends out: flights that have landed, hour by hour, as messages that a route sends to a Kafka topic.
+"""The demo's route: flights that have landed, hour by hour, as messages that a route sends to a Kafka topic.
 
 An hour's step adds a message to each airport where flights have landed, in the step's own transaction; its body has a
 line for each of these flights. An address lives in one shard and is the key of its records, so a partition of the topic
@@ -46,12 +46,13 @@ def landings_of(operations: Iterable[FlightOperation]) -> dict[str, bytes]:
     """The flights that have landed in a step: the body for each airport."""
     lines: dict[str, list[str]] = {}
     for verb, message, queue, plane, _ in operations:
-        if verb is Verb.ACKNOWLEDGE and plane:  # no plane acknowledges a cancelled flight
+        if verb is Verb.ACKNOWLEDGE and plane:  # a cancelled flight is not acknowledged by a plane
             lines.setdefault(queue.partition("/")[0], []).append(f"{line_of(message)},{queue},{plane}")
     return {airport: "\n".join(of_airport).encode() for airport, of_airport in lines.items()}
 
 
-# ---- what is in the topic --------------------------------------------------------------------------------------------
+# ---- the contents of the topic
+# -----------------------------------------------------------------------------------------
 
 
 class Landing(NamedTuple):

@@ -1,8 +1,8 @@
-"""The demo's active node: it activates the journal, finds out where the flights stand, and carries on to the end of the
+"""The demo's active node. It activates the journal, finds the step that was done last, and carries on to the end of the
 year.
 
 It runs as `python -m journal.cli.flights.node` and reports on standard output, one JSON object on each line. It may be
-killed at any time: its position is in the journal and nowhere else.
+killed at any time: its progress is stored in the journal only.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class FlightsNode:
     """Carries out steps on a store, and keeps track of which are acknowledged."""
 
     def __init__(self, store: MessageStore, rule: DoubtRule) -> None:
-        """`store` must have just been started."""
+        """`store` must have been started, and not used yet."""
         self._store = store
         self._rule = rule
         self._declared = {info.config.name for info in store.queues()}
@@ -83,14 +83,14 @@ class FlightsNode:
         self._began = self._told = time.monotonic()
 
     def contents(self) -> Contents:
-        """All queues as they stand, with bodies."""
+        """All queues in their present state, with bodies."""
         store = self._store
         prepared = {info.tx: {message for message, _ in info.acknowledgements} for info in store.in_doubt()}
         return contents_of(self._declared, prepared, store.browse, lambda message: store.message(message).body)
 
     def carry_on(self, left: Iterator[Step], *, done: int, hold_at: int) -> None:
-        """Carry out every step; `done` operations are done already. From `hold_at` operations on (0: never), repeat the
-        last step's progress for ever."""
+        """Carry out every step after the first `done` operations. From `hold_at` operations on (0 means never), repeat
+        the last step's progress for ever."""
         self._appended = self._acknowledged = done
         self._began = time.monotonic()
         for step in left:
@@ -158,7 +158,7 @@ class FlightsNode:
                 self._store.acquire(message, queue, plane)
                 return
             except StateError:
-                self._store.flush().wait()  # raises the error that ends this node, if there is one
+                self._store.flush().wait()  # this raises the error that ends this node, if there is one
                 time.sleep(_TELL_S)
 
     def _declare(self, queue: str, address: str, airline: str = "") -> None:
@@ -201,7 +201,7 @@ class FlightsNode:
             self._look()
 
     def _look(self) -> None:
-        """Note what is acknowledged. Raises the error of what failed."""
+        """Note which operations are acknowledged. Raises the error of one that has failed."""
         in_flight = self._in_flight
         while in_flight and in_flight[0].pending.done:
             done = in_flight.popleft()

@@ -1,4 +1,4 @@
-"""What happens to flights, as steps of operations in order of time. This module is pure.
+"""The plan of the demo: steps of operations on flights, in order of time. This module is pure.
 
 A flight is a message to its airport's address. It is sent a day before it is due, to its airline's durable subscription
 there. When it departs its plane acquires it, and acknowledges it when it lands; a flight that is not known to have

@@ -36,7 +36,7 @@ class Child:
         self.name = name
         self.log = log
         self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
-        # the arguments name the file with the settings, which the environment must not change
+        # the arguments name the settings file; variables of the environment must not change them
         environment = {key: value for key, value in os.environ.items() if not key.startswith("KAFKA_JOURNAL_")}
         environment["XDG_CACHE_HOME"] = str(log.parent / "cache")
         with log.open("wb") as errors:
@@ -84,7 +84,7 @@ class Child:
             raise self.ended()
 
     def kill(self) -> None:
-        """Kill the child with SIGKILL; returns when it is gone."""
+        """Kill the child with SIGKILL, and wait until it has ended."""
         self.require_alive()
         self._process.kill()
         self._process.wait()

@@ -1,4 +1,4 @@
-"""What the demo found, and which of it is a problem."""
+"""The result of the demo, and its problems."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
 """The demo, from an empty journal to the verdict: two nodes, two workers, and a SIGKILL of the first ones between.
 
-worker 1, node 1      send, acquire, acknowledge; killed when half of the operations are acknowledged
-worker 2, node 2      fence, gate, load, find out where the first one was, carry on, settle what is in doubt
-this process          produces corrections meanwhile, for the nodes to take in; compares what is left, and what the
-                      workers sent, with the flights; has `verify` compare tables and WAL, and Spark look back at
-                      the queues
+worker 1, node 1      send, acquire, acknowledge; killed when half of the operations are acknowledged worker 2, node 2
+fence, gate, load, find out where the first one was, carry on, settle what is in doubt this process produces corrections
+for the nodes; at the end it compares the queues and the topic with the flights
 """
 
 from __future__ import annotations
@@ -100,7 +98,7 @@ class Demo:
         node.kill()
         worker.kill()
         killed = time.monotonic()
-        for event in node.events(look=_nothing):  # what it printed before it was killed
+        for event in node.events(look=_nothing):  # the node may have printed these lines before it was killed
             first.take(event)
         self._say(f"node 1 and worker 1 killed with SIGKILL, {first.operations:,} operations acknowledged")
 
@@ -146,7 +144,7 @@ class Demo:
             seconds=seconds,
         )
 
-    # ---- before ----------------------------------------------------------------------------------------------------
+    # ---- preparation -----------------------------------------------------------------------------------------------
 
     def _plan(self, rows: int | None) -> Plan:
         archive = find_flights()
@@ -235,11 +233,11 @@ class Demo:
         elif event["event"] == "acknowledged":
             self._progress(name, event["operations"], operations)
 
-    # ---- after -----------------------------------------------------------------------------------------------------
+    # ---- comparison ------------------------------------------------------------------------------------------------
 
     def _compare(self, plan: Plan) -> tuple[QueueComparison, int, Corrected]:
-        """Compare every queue of a load with the flights, the last step with the plan, and what was taken in with what
-        was produced."""
+        """Compare every queue of a load with the flights, the last step with the plan, and the queue of corrections
+        with the produced records."""
         settings = self._settings
         loader = QueueLoader(
             references_in_memory_max=REFERENCES_IN_MEMORY_MAX, queue_references_in_memory_max=REFERENCES_IN_MEMORY_MAX
@@ -278,7 +276,8 @@ class Demo:
         return report | {name: sum(shard[name] for shard in shards) for name in ("wal_records", "rows", "records")}
 
     def _analytics(self) -> dict[str, Any]:
-        """The queues as Spark saw them, or why it did not under `missing`. The demo succeeds without it."""
+        """The results of Spark's analytics or, under `missing`, the reason why there are none. The demo succeeds
+        without them."""
         arguments = [
             "-m",
             "journal.cli.flights.analytics",

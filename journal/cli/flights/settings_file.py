@@ -1,4 +1,4 @@
-"""Settings as a TOML file, so that all processes of the demo have the same ones, wherever these came from."""
+"""The settings in a TOML file, so that all processes of the demo have the same ones, from whatever source they came."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from journal.config import Settings
 
 
 def toml_of(settings: Settings) -> str:
-    """All settings but the node's name, as each process has a name of its own."""
+    """All settings except the node's name, which is different in each process."""
     lines, tables = [], []
     for name, value in settings.model_dump(mode="json", exclude_none=True).items():
         if isinstance(value, dict):

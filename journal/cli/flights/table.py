@@ -31,7 +31,7 @@ def verdict(result: Result) -> list[str]:
 
 
 def looked_back(result: Result) -> str:
-    """Where the report is, or why there is none."""
+    """A line that says where the report is, or why there is none."""
     missing = result.analytics.get("missing")
     if missing is not None:
         return f"no queue analytics, for want of Spark: {missing}"

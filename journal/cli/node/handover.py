@@ -1,4 +1,4 @@
-"""Asking the active node to hand over, by a control row, from anywhere that reaches Kafka."""
+"""Asks the active node to hand over, by a control row, from any machine that reaches Kafka."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ def next_active(rows: ControlRows, active: LastActive) -> NodeStatus | None:
 
 
 def wait_for_successor(settings: Settings) -> None:
-    """After this node has handed over and ended: wait until the successor is active, or its time is over. At its gate
-    the successor needs workers, and the worker beside this node may be the only one."""
+    """Wait, after this node has handed over and ended, until the successor is active, or its time is over. The
+    successor waits at its gate for workers, and the worker beside this node may be the only one."""
     try:
         with closing(ControlWatcher(kafka_of(settings), settings.journal, time.monotonic)) as rows:
             rows.catch_up(settings.request_timeout_ms / 1000)
@@ -101,7 +101,7 @@ class Obstacle(NamedTuple):
 
     why: str
     may_pass: bool = False
-    """Whether it may pass by itself: a node that has just become fit is about to join the nodes' group."""
+    """Whether the obstacle may pass by itself: a node that has just become fit is about to join the nodes' group."""
 
 
 def obstacle(rows: ControlRows, active: LastActive, to: str, members: Members) -> Obstacle | None:
@@ -123,15 +123,15 @@ def obstacle(rows: ControlRows, active: LastActive, to: str, members: Members) -
 
 
 def _standing(row: NodeRow, now_ms: float) -> str:
-    """What a node that cannot take over is."""
+    """A text that says why a node cannot take over."""
     if is_gone(row, now_ms):
         return f"gone for {(now_ms - row.timestamp) / 1000:.0f} s"
     return "not in the nodes' group" if row.status.fit else row.status.why_not or row.status.role
 
 
 def _wait_until_possible(kafka: Kafka, rows: ControlWatcher, settings: Settings, to: str) -> LastActive:
-    """The active node, once it can hand over. Raises NotActiveError and StateError, at once unless what is in the way
-    may pass by itself."""
+    """The active node, once it can hand over. Raises NotActiveError and StateError, at once unless the obstacle may
+    pass by itself."""
     until = time.monotonic() + settings.node_report_ms / 1000
     group, timeout_s = node_group(settings.journal), settings.request_timeout_ms / 1000
     with closing(kafka.cluster()) as cluster:

@@ -77,7 +77,7 @@ def node(
 
 def serve(settings: Settings, worker: Sequence[str] | None, stop: threading.Event) -> None:
     """Run a node until `stop` is set; `worker` is the command line of its own worker."""
-    # only the command line, of all in `journal`, knows the parts above it
+    # in `journal`, only the command line may import the layers above it
     from journal.cli.control_socket.serving import control_socket
     from journal.cli.node.handover import wait_for_successor
     from journal.cli.node.store import StoreOwner
@@ -97,9 +97,9 @@ def serve(settings: Settings, worker: Sequence[str] | None, stop: threading.Even
             on_fenced=owner.on_fenced,
             progress=LoggedProgress(),
         )
-        worker_ending = ending.enter_context(ExitStack())  # ends after the node
+        worker_ending = ending.enter_context(ExitStack())  # the worker ends after the node
         ending.callback(serving.close)
-        # first of all, as a second node of this name must not be taken for this one, nor run its commands
+        # this comes first, because another node with this name must not be taken for this one, nor run its commands
         ending.enter_context(control_socket(settings, _as_served(serving, owner)))
         if worker is not None:
             worker_ending.enter_context(running_workers(worker))
@@ -127,7 +127,7 @@ def _started(serving: Node, stop: threading.Event) -> bool:
 
 
 def _as_served(serving: Node, owner: StoreOwner) -> ServedNode:
-    """The node as its control socket sees it."""
+    """The interface of the node for its control socket."""
     from google.protobuf.json_format import MessageToDict
 
     from journal.cli.control_socket.serving import ServedNode
@@ -154,7 +154,7 @@ def _as_served(serving: Node, owner: StoreOwner) -> ServedNode:
 
 
 class LoggedProgress:
-    """Logs the progress of an activation that takes long. What an activation waits for at its gate, it says itself."""
+    """Logs the progress of an activation that takes long. The wait at the gate is logged elsewhere."""
 
     def __init__(self) -> None:
         from journal.activate.activation import GATE_STEP

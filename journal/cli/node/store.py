@@ -44,7 +44,7 @@ class StoreOwner:
         """Take the local directories that the store needs. Raises LocalStorageError if that is not possible."""
         settings = self._settings
         if settings.store.swap_directory is not None:
-            # found now, and not by an activation that has already fenced another node
+            # a missing directory is noticed here, before an activation has fenced another node
             take_slot(settings.store.swap_directory, "swap").release()
         # a node holds one loader at a time, so they may have the same directory one after the other
         slot = take_slot(settings.journal_directory, "references")
@@ -60,8 +60,8 @@ class StoreOwner:
         self._ending.close()
 
     def loader(self) -> QueueLoader:
-        """A loader that takes bounded memory and puts the rest into the directory. The loader before it must not be
-        used any more."""
+        """A loader that uses bounded memory and puts the rest into the directory. The loader before it must not be used
+        any more."""
         self._close_index()
         self._index = RocksReferenceIndex(self._directory)
         return QueueLoader(
@@ -84,7 +84,7 @@ class StoreOwner:
             self._sources.start()
             log.info("%d queues are served", len(list(store.queues())))
         except BaseException:
-            # the node tells nobody that a failed activation is over
+            # the node gives no notice when a failed activation is over
             try:
                 self._close_store()
             finally:
@@ -96,7 +96,7 @@ class StoreOwner:
 
     def on_fenced(self, error: JournalError) -> None:
         if self._sources is not None:
-            self._sources.stop()  # without waiting, as the store is closed now
+            self._sources.stop()  # it does not wait, because the store is closed right after it
             self._sources = None
         self._close_store()
 

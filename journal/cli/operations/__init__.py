@@ -1,2 +1,2 @@
-"""What commands do with a journal, written once: over a read-only load, as the active node, or inside a
-running node."""
+"""The operations of the commands, each written once. They run over a read-only load, in the command as the active node,
+or in a running node."""

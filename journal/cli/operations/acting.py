@@ -1,5 +1,5 @@
-"""What commands do as the active node. It is the same inside a running node and in a command that is the active node
-while it lasts."""
+"""The operations of commands that need the active node. They are the same in a running node, and in a command that is
+the active node while it runs."""
 
 from __future__ import annotations
 
@@ -41,17 +41,19 @@ from journal.xa.resource import XaResource
 log = logging.getLogger(__name__)
 
 RECEIVER = "kafka-journal receive"
-"""The beginning of the holders' names of `receive`."""
+"""The prefix of the holder names that `receive` uses."""
 
 WAIT_S = 60.0
 """The longest wait for durability."""
 
 PATIENCE_S = 5.0
-"""How long a receiver waits while its node, slow or just continued, does not know whether it is still active."""
+"""How long a receiver waits while its node does not know whether it is still active, because it is slow or was just
+resumed."""
 
 _LOOK_EVERY_S = 0.02
 _BATCH_MESSAGES = 256
-"""This many messages are durable before more are accepted, so that other users of the store find room in its queue."""
+"""The number of messages that must be durable before more are accepted, so that other users of the store find room in
+its queue."""
 
 
 class ServedJournal(OutcomeRecords, Protocol):
@@ -72,7 +74,7 @@ class Served(NamedTuple):
     outcomes: Sequence[OutcomeRow] = ()
     """The XA outcomes that the activation's load found (`LoadedStore.outcomes`)."""
     resource: XaResource | None = None
-    """The broker's own XA resource, if it has one: it must be told what is settled by hand."""
+    """The broker's own XA resource, if it has one. It must be told which transactions are settled by hand."""
 
 
 class StoreActing:
@@ -105,7 +107,7 @@ class StoreActing:
         store = self._served.store
         if all(info.config.name != queue for info in store.queues()):
             raise missing_queue(queue, self._name)
-        # a name of its own, as two receivers at once must not give back each other's messages
+        # each receiver has a holder name of its own, so that two at once do not release each other's messages
         return StoreReceiving(self._served, queue, f"{RECEIVER} {receiver} {uuid.uuid4().hex[:8]}")
 
     def settle(self, tx: int, *, commit: bool, operator: str) -> int:
@@ -249,14 +251,14 @@ class StoreReceiving:
         self._patience_s = patience_s
 
     def take(self) -> Json | None:
-        """The next message; None if none is ready. Raises StateError if the node may hand out nothing for long."""
+        """The next message; None if none is ready. Raises StateError if the node cannot deliver for too long."""
         until = time.monotonic() + self._patience_s
         while True:
             current = self._journal.current
             delivery = self._store.take(self._queue, self._holder)
             if delivery is not None:
                 return _received_line(delivery, self._store.message(delivery.message))
-            if not current or not self._journal.current:  # the queue may not be empty
+            if not current or not self._journal.current:  # the queue may have messages all the same
                 _wait_to_be_current(until)
             elif 0 < self._store.next_due() <= wall_ms():
                 self._store.tick()
@@ -274,7 +276,7 @@ class StoreReceiving:
         return max(0, self._store.queue(self._queue).ready - self._expired())
 
     def _expired(self) -> int:
-        """Number of expired messages that are ready and handed out to nobody, among the queue's first `BROWSE_MAX`."""
+        """The number of expired messages that are ready and that nobody holds, among the queue's first `BROWSE_MAX`."""
         expired = self._store.expired(BROWSE_MAX, agreed=False)
         return sum(self._is_ready(message) for message, queue in expired if queue == self._queue)
 
@@ -286,11 +288,12 @@ class StoreReceiving:
         return any(each.queue == self._queue and each.state is ReferenceState.READY for each in references)
 
     def close(self) -> None:
-        """Give back what was taken and not acknowledged: it is ready again, with a higher redelivery count."""
+        """Release the messages that were taken and not acknowledged. They are ready again, with a higher redelivery
+        count."""
         try:
             give_back(self._store, self._holder)
         except JournalError as error:
-            # the next activation gives back what nobody claims
+            # the next activation releases the messages for which no holder comes back
             log.info("%s holds what it took until the next activation: %s", self._holder, error)
 
 
@@ -302,7 +305,7 @@ def _wait_to_be_current(until: float) -> None:
 
 
 def give_back(store: MessageStore, holder: str) -> Pending:
-    """Give back everything that a holder has, even if the journal is full now."""
+    """Release all messages of a holder, even if the journal is full now."""
     while True:
         try:
             return store.release_holder(holder)
@@ -311,7 +314,7 @@ def give_back(store: MessageStore, holder: str) -> Pending:
 
 
 def give_back_of_the_dead(store: MessageStore) -> None:
-    """Give back what killed receivers hold, in a store that nobody else uses yet."""
+    """Release the messages of killed receivers, in a store that nobody else uses yet."""
     for holder in store.holders():
         if holder.startswith(RECEIVER):
             give_back(store, holder).wait(WAIT_S)

@@ -1,6 +1,6 @@
-"""What `explain` shows of a record: what it is, and why it still exists.
+"""The facts that `explain` shows about a record: what it is, and why it still exists.
 
-The queues say what refers to a message, and the prepared transactions say what they hold of any record.
+The queues show the references of a message, and the prepared transactions show the records that they lock.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class Explaining:
         return self._of_queues(self._explained("message", facts), infos, message.expires)
 
     def _of_queues(self, found: Explanation, infos: Sequence[ReferenceInfo], expires: int, *why: str) -> Explanation:
-        """The explanation of a message, with what its queues say."""
+        """The explanation of a message, with its references in the queues."""
         found.why += [*why, *(self._why(info, expires) for info in infos)]
         for info in infos:
             line = {"queue": info.queue, "state": info.state.value, "holder": info.holder}
@@ -160,7 +160,7 @@ class Explaining:
             case ReferenceState.LOCKED:
                 transaction = self._touching[info.tx]
                 does = {(each.queue, each.message): each.does for each in transaction.references}
-                # a load tells nothing of queues that are not durable
+                # a load does not have queues that are not durable
                 will = _WILL[does.get((info.queue, self._id), "changes")]
                 why = f"{_named(transaction)} {will}, or not: {_look_at(info.tx)}"
             case ReferenceState.SCHEDULED:
@@ -216,7 +216,7 @@ class Explaining:
         return self._explained("chunk", {"bytes": len(record.data), "message": message}, why)
 
     def _message_of_chunk(self) -> int:
-        """The message that a chunk belongs to; 0 if there is none. All messages are looked at."""
+        """The message that a chunk belongs to; 0 if there is none. It looks at all messages."""
         needle = self._id.to_bytes(8, "little")
         for count, (key, value) in enumerate(self._base.scan(RECORD_TAG)):
             if count % _PROGRESS_ROWS == 0:

@@ -1,4 +1,4 @@
-"""Prepared transactions, from a state's rows, as `--json` prints them."""
+"""Prepared transactions from a state's rows, in the form in which `--json` prints them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DOES: dict[int, str] = {ROUTE: "adds", ACKNOWLEDGE: "acknowledges", REFERENCE: 
 
 
 class Reference(NamedTuple):
-    """What a transaction does to one queue of a message store."""
+    """An effect of a transaction on one queue of a message store."""
 
     queue: str
     message: int
@@ -40,8 +40,8 @@ class InDoubtTransaction:
     shards: Sequence[int]
     """The shards that have a part of the transaction."""
     prepared_in: int
-    """Number of shards in which it was prepared. It is larger if a part was settled alone, or never prepared, because
-    of a skip."""
+    """The number of shards in which it was prepared. It is larger than the number of `shards` if a skip has caused one
+    part to be settled alone, or never prepared."""
     operations: Sequence[Operation]
     references: Sequence[Reference]
     destroys: Sequence[str]
@@ -115,12 +115,12 @@ def _prepared_ms(base: Base, tx: int, parts: Sequence[LoadedPart]) -> int:
 
 
 def references_of(base: Base, operations: Sequence[Operation]) -> list[Reference]:
-    """What operations do to the queues of a message store; nothing if the journal belongs to another broker."""
+    """The effects of operations on the queues of a message store; empty if the journal belongs to another broker."""
     does: dict[tuple[int, int], str] = {}
     for op in operations:
         if op.type == UPDATE and op.kind in _DOES:
             key = op.subject, op.id
-            if op.kind != REFERENCE or key not in does:  # a message may be changed before it is acknowledged
+            if op.kind != REFERENCE or key not in does:  # a transaction may change a message before it acknowledges it
                 does[key] = _DOES[op.kind]
     names = {queue: queue_name(base, queue) for queue in {queue for queue, _ in does}}
     return [Reference(names[queue], message, each) for (queue, message), each in does.items() if names[queue]]

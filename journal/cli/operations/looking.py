@@ -1,4 +1,4 @@
-"""Looking at a journal: the same for the state of a read-only load and for that of a running node."""
+"""How commands look at a journal: in the same way at the state of a read-only load, and at that of a running node."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ RowsOf = Callable[[], AbstractContextManager[StateRows]]
 
 
 class States(Protocol):
-    """Where a journal's state is looked at. Each state is open until its context ends."""
+    """Where a command looks at a journal's state. Each state is open until its context ends."""
 
     progress: Progress
-    """Shows the progress of what reads a state."""
+    """Shows the progress of reading a state."""
 
     def rows(self) -> AbstractContextManager[StateRows]: ...
 
@@ -123,7 +123,7 @@ def rows_of_a_load(settings: Settings) -> Iterator[SnapshotState]:
 
 
 class StateLooking:
-    """`Looking` at states. What it returns may be read until it is closed."""
+    """`Looking` at states. Its results may be read until it is closed."""
 
     def __init__(self, journal: str, states: States) -> None:
         self._journal = journal

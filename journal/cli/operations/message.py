@@ -1,4 +1,4 @@
-"""One message, as a working store has it."""
+"""Reads one message from a working store."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The operations of commands and their values. The values can be written as JSON, so that a socket may lie in between.
+"""The operations of commands and their values. The values can be written as JSON, so that they can go through a socket.
 
-`ReadingOperations` changes nothing, `Acting` needs the active node, and a running node does both (`NodeOperations`).
+`ReadingOperations` change nothing, `Acting` needs the active node, and a running node offers both (`NodeOperations`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class SendOrder:
-    """What `send` sends."""
+    """The arguments of a `send`."""
 
     message: Message
     queues: Sequence[str] = ()
@@ -27,8 +27,8 @@ class SendOrder:
 
 
 class SentSoFar:
-    """How far a `send` has come, for whoever interrupts it. It is asked once the journal is closed, which ends what was
-    begun."""
+    """How far a `send` has come, in case it is interrupted. It is asked after the journal is closed, because the close
+    completes appends that were begun."""
 
     def __init__(self) -> None:
         self.queues: list[str] = []
@@ -36,11 +36,11 @@ class SentSoFar:
         """For each part that was begun: its messages, their ids as far as they are known, and whether it is durable."""
 
     def begin(self, count: int) -> None:
-        """So many messages are handed in now."""
+        """Note that this number of messages is being handed in."""
         self._parts.append((count, [], lambda: False))
 
     def handed_in(self, ids: Sequence[int], is_durable: Callable[[], bool]) -> None:
-        """The messages of the part that was begun last have these ids, and are stored once `is_durable`."""
+        """Note that the messages of the last part have these ids, and are stored once `is_durable`."""
         count, _, _ = self._parts[-1]
         self._parts[-1] = count, list(ids), is_durable
 
@@ -60,7 +60,7 @@ class SentSoFar:
 
 
 class SendResult(NamedTuple):
-    """The result of `send`; everything in it is durable."""
+    """The result of `send`. All of it is durable."""
 
     queues: list[str]
     messages: list[int]
@@ -81,7 +81,7 @@ class MessagesFound(NamedTuple):
 
 
 class MessageRead(NamedTuple):
-    """A message as its record has it, and the body of a large one, which the record does not have, piece by piece."""
+    """A message from its record, and the body of a large one, which is not in the record, piece by piece."""
 
     data: bytes
     is_large: bool
@@ -89,7 +89,7 @@ class MessageRead(NamedTuple):
 
 
 class TransactionsFound(NamedTuple):
-    """The lines of transactions in doubt, and of outcomes that are kept until their coordinators have heard of them."""
+    """The lines of transactions in doubt, and of outcomes that are kept until their coordinators are told."""
 
     in_doubt: list[Json]
     outcomes: list[Json]
@@ -113,8 +113,8 @@ class Receiving(Protocol):
         """Acknowledge the message. This is durable once `finish` returns."""
 
     def finish(self) -> int:
-        """Make all acknowledgements durable; returns how many more messages are ready. Raises StateError if `take` may
-        have been wrong, because the node may no longer be active."""
+        """Make all acknowledgements durable; returns how many more messages are ready. Raises StateError if the node
+        may not have been active during `take`."""
 
     def close(self) -> None: ...
 
@@ -140,7 +140,7 @@ class Acting(Protocol):
     """Operations of the active node."""
 
     def send(self, order: SendOrder, so_far: SentSoFar) -> SendResult:
-        """Store and route messages, and tell `so_far` of them. Raises AddressMissingError, QueueMissingError, and the
+        """Store and route messages, and note them in `so_far`. Raises AddressMissingError, QueueMissingError, and the
         errors of the store."""
 
     def receiving(self, queue: str, receiver: str) -> Receiving:
@@ -164,13 +164,13 @@ class NodeOperations(ReadingOperations, Acting, Protocol):
     def status(self) -> Mapping[str, Any]: ...
 
     def message(self, message_id: int) -> MessageRead:
-        """A message that exists now, whatever happens to it later. Raises RecordMissingError, NotActiveError."""
+        """A message that exists now, even if it is deleted later. Raises RecordMissingError, NotActiveError."""
 
     def hand_over(self, to: str) -> Mapping[str, Any]:
         """Hand over to another node (empty: to any); returns what the node reports."""
 
     def resume_source(self, source: str, *, skip: bool, operator: str) -> Mapping[str, Any]:
-        """Let a stopped source go on, with `skip` without the record that stopped it; returns what is skipped.
+        """Let a stopped source go on. With `skip` the record that stopped it is left out, and its place is returned.
 
         Raises NotActiveError, and InvalidOperationError for a source that is not stopped, or not by a record.
         """

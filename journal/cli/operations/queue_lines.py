@@ -1,4 +1,4 @@
-"""Queues and messages as `--json` prints them."""
+"""Queues and messages in the form in which `--json` prints them."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ _WAITING = (ReferenceState.READY, ReferenceState.SCHEDULED)
 
 
 def message_line(info: ReferenceInfo, entry: MessageEntry, message: Message, now_ms: float) -> Json:
-    """A message in a queue. An `expired` message is one that nobody has or will get. Times are milliseconds since 1970,
-    0 for none; bytes are base64."""
+    """A message in a queue. An `expired` message is held by nobody and will be delivered to nobody. Times are
+    milliseconds since 1970, 0 for none; bytes are base64."""
     has_expired = info.state in _WAITING and 0 < entry.expires <= now_ms
     return {
         "id": info.message,

@@ -28,7 +28,7 @@ from journal.wire.keys import record_key
 log = logging.getLogger(__name__)
 
 BROWSE_MAX = 100_000
-"""Messages that one look at a working store reads, while its users wait."""
+"""The most messages that one look at a working store reads, because its users wait meanwhile."""
 
 _NOT_HELD = (ReferenceState.LOCKED, ReferenceState.SCHEDULED)
 _AWAY = (ReferenceState.HELD, *_NOT_HELD)
@@ -46,15 +46,15 @@ class Browsed(NamedTuple):
 
 
 class QueuesView(Protocol):
-    """What commands ask about queues."""
+    """The questions of commands about queues."""
 
     @property
     def orphaned(self) -> int:
-        """Messages that no queue refers to and that are still to be deleted."""
+        """The number of messages without any reference that still have to be deleted."""
 
     @property
     def deleted_by(self) -> str:
-        """What will delete a message that no queue refers to."""
+        """A text that says what will delete a message without any reference."""
 
     def lines(self, now_ms: float) -> list[Json]:
         """All queues as `--json` prints them, by name."""
@@ -141,11 +141,11 @@ def read_message(base: Base, message_id: int) -> Message:
     return decode_message(Record.FromString(base.get(record_key(message_id)) or b"").data)
 
 
-# ---- a store at work ---------------------------------------------------------------------------------------
+# ---- a working store ----------------------------------------------------------------------------------------
 
 
 class StoreQueues:
-    """The queues of a store that others use meanwhile. Each queue is read at a moment of its own."""
+    """The queues of a store that is in use. Each queue is read at a moment of its own."""
 
     deleted_by = "it is about to be deleted, or was stored without a queue"
     orphaned = 0
@@ -164,8 +164,8 @@ class StoreQueues:
         return found
 
     def _away(self, queue: QueueInfo) -> tuple[Mapping[str, int], int]:
-        """How many of a queue's first `browse_max` messages each holder has, and the lowest timestamp of those that are
-        held, locked or scheduled.
+        """The number of messages that each holder has among a queue's first `browse_max`, and the lowest timestamp of
+        those that are held, locked or scheduled.
 
         Held and locked messages were the first to be delivered, so most of them are near the front.
         """
@@ -201,7 +201,7 @@ class StoreQueues:
         return total, self._browse(queue, limit)
 
     def _browse(self, queue: str, limit: int) -> Iterator[Browsed]:
-        """The first messages, without those that are deleted meanwhile, or are about to be."""
+        """The first messages, without those that were deleted meanwhile or are about to be deleted."""
         store = self._store
         for info in store.browse(queue, limit):
             entry = self._describe(info.message)

@@ -1,5 +1,4 @@
-"""A message in a journal, for `routes test --id`: as the tables and the WAL after them have it, or as a running node
-has it."""
+"""A message of a journal for `routes test --id`, read from the tables and the newer WAL, or from a running node."""
 
 from __future__ import annotations
 
@@ -32,7 +31,8 @@ from streams.routes.targets import Targets, fixed_topics, topics_of
 
 
 class LiveMessage(NamedTuple):
-    """The data of a MESSAGE record, what reads its large body, and the targets' topics as the cluster has them."""
+    """The data of a MESSAGE record, a function that reads its large body, and the targets' topics as the cluster
+    describes them."""
 
     message_id: int
     data: bytes
@@ -40,7 +40,8 @@ class LiveMessage(NamedTuple):
     targets: Targets
 
     def routed(self, router: Router) -> Sequence[OutgoingRecord | RouteRefusal]:
-        """What a router with the targets' limits makes of the message. The topics of a template are looked up first."""
+        """The records that a router with the targets' limits makes of the message. Topics of templates are looked up
+        first."""
         outcomes = router.route(self.message_id, self.data)
         unknown = [topic for topic in topics_of(outcomes) if not self.targets.knows(topic)]
         if not unknown:

@@ -114,7 +114,8 @@ def _moment(option: str, text: str) -> int:
     return found
 
 
-# ---- what came of it -------------------------------------------------------------------------------------------------
+# ---- the result
+# ---------------------------------------------------------------------------------------------------------
 
 
 COLUMNS = ("shard", "from WAL offset", "to", "messages", "sent", "refused", "dead letters")

@@ -121,7 +121,8 @@ def _marks_and_lags(kafka: Kafka, settings: Settings, shards: int) -> tuple[Mapp
 
 
 def as_it_stands(reported: RoutesReport, mark_offset: int) -> RoutesReport:
-    """A report without a stop that the shard has passed since. A worker without routes reports nothing newer."""
+    """A report, without a stop that the shard has passed since. If the worker has no routes any more, it sends no newer
+    report."""
     found = RoutesReport()
     found.CopyFrom(reported)
     if found.stopped and found.stopped_at <= mark_offset:

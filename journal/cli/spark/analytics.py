@@ -248,7 +248,7 @@ def _moment(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
 
 
-# ---- where windows go --------------------------------------------------------------------------------------
+# ---- the places for windows ----------------------------------------------------------------------------------
 
 
 def _sink(source: Any, to: str) -> Sink:
@@ -269,8 +269,8 @@ def _printed(windows: DataFrame, _told: WindowSpan) -> None:
 
 @contextmanager
 def state_at(place: str | None, master: str | None) -> Iterator[str]:
-    """The place of the state: the given one, or one for this run alone. Raises ConfigError if executors may run on
-    other machines, which cannot use a directory of this one."""
+    """The place of the state: the given one, or a directory for this run alone. Raises ConfigError if executors may run
+    on other machines, which cannot use a directory of this one."""
     if place is not None:
         yield place
         return

@@ -1,4 +1,4 @@
-"""Spark for a command: a session of its own or one that exists, and its errors."""
+"""Spark for a command: an existing session or one of its own, and the errors of Spark."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SMALL: Mapping[str, str] = {
     "spark.sql.shuffle.partitions": "4",
     "spark.ui.showConsoleProgress": "false",
 }
-"""Settings for what fits one machine."""
+"""Settings for work that fits on one machine."""
 
 
 @contextmanager
@@ -39,15 +39,15 @@ def spark_session(
     """The existing session (`spark-submit` makes one), or one of this command alone with these settings.
 
     Raises OperatingError, in one line, for failures of Spark that say nothing of the journal: a file system or a master
-    that it does not know, a path that cannot be written, a lost executor. `--verbose` logs all of it. On Ctrl-C nothing
-    is waited for: Spark ends after this process, whatever it does.
+    that it does not know, a path that cannot be written, a lost executor. `--verbose` logs all of it. On Ctrl-C it
+    waits for nothing: Spark ends after this process.
     """
     # PySpark is an extra and takes a second to import; the second import raises the error if it is missing
     from loaders.spark.session.chatter import starting_spark
     from loaders.spark.session.session import make_session, running_session
 
     own = settings if running_session() is None else None
-    # after that import, which checks for PySpark
+    # this import comes after the one above, which checks for PySpark
     from loaders.spark.session.failures import SPARK_ERRORS, in_words
 
     try:
@@ -68,8 +68,8 @@ def spark_session(
 
 @contextmanager
 def _interrupted_by_ctrl_c() -> Iterator[None]:
-    """Answer Ctrl-C before asking anything of Spark, which may be busy: PySpark's own handler would first make Spark
-    cancel its work. A second Ctrl-C ends the process."""
+    """Answer Ctrl-C without a call to Spark, which may be busy: PySpark's own handler would first make Spark cancel its
+    work. A second Ctrl-C ends the process."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -98,8 +98,8 @@ def further_parts(archive: str | None) -> frozenset[SparkPart]:
 
 
 def may_be_in_delta(archive: str) -> bool:
-    """Whether the archive may be in Delta Lake. Before Spark runs, only archives in this machine's files are known; any
-    other may be."""
+    """Whether the archive may be in Delta Lake. Before Spark runs, only an archive in local files can be checked; any
+    other may be in that format."""
     match urlsplit(archive).scheme:
         case "":
             local = archive

@@ -35,7 +35,7 @@ app = typer.Typer(no_args_is_help=True, help="Spark: the packages that it needs,
 DeltaOption = Annotated[bool, typer.Option("--delta", help="Include Delta Lake.")]
 MasterOption = Annotated[str, typer.Option(help="Spark's master URL.")]
 _NAME = "kafka-journal"
-"""The name of a session that only looks: nothing is served, and little is shuffled."""
+"""The name of a session that only shows something; it needs no web page and few partitions."""
 
 
 add_analytics(app)
@@ -130,7 +130,7 @@ def read(
 def _read(
     spark: SparkSession, source: JournalSource, what: What, *, store: bool, from_trimmed: bool, archive: str | None
 ) -> tuple[DataFrame, DataFrame | None, DataFrame | None]:
-    """The rows in order, the records that are none, and the records that operators have had skipped."""
+    """The rows in order, the records that are no rows, and the records that operators have had skipped."""
     from loaders.spark.read.readers import read_table, read_transactions, read_wal
     from loaders.spark.read.source import EARLIEST, identity
     from loaders.spark.read.start import readable_start

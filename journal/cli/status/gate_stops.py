@@ -1,4 +1,5 @@
-"""This finds out, while a command waits for its gate, why the gate does not open: which shards no worker moves on.
+"""While a command waits for its gate, this finds out why the gate does not open: which shards are stopped at a record
+that no worker can apply.
 
 A shard whose mark stands still is looked at in a thread of its own, so that the gate opens no later because of it. Only
 a record that every worker refuses, at every try, ends the wait, as nothing but `repair skip` changes that. A worker
@@ -21,8 +22,8 @@ from journal.v1.journal_pb2 import Mark
 from journal.words import first_few
 
 STILL_S = 3.0
-"""How long a mark stands still before its shard is looked at. The time doubles with each look, as most such shards are
-only late and every look reads."""
+"""How long a mark must stand still before its shard is looked at. The time doubles with each look, because most such
+shards are only late, and every look reads from Kafka."""
 
 Look = Callable[[Collection[int]], Mapping[int, Stop]]
 """Returns which of these shards are stopped now, and where. Raises OperatingError, CorruptionError."""
@@ -42,10 +43,10 @@ class GateStops:
         self._look_at = 0.0
         self._looking: Future[Mapping[int, Stop]] | None = None
         self.told = False
-        """This ended the gate, with an error that names what stops its shards."""
+        """Whether this has ended the gate, with an error that names the records at which shards are stopped."""
 
     def __call__(self, waiting: Mapping[int, Mark]) -> None:
-        """Raises GateTimeoutError once a shard that is waited for is stopped for good."""
+        """Raises GateTimeoutError once one of the shards that the gate waits for is stopped until an operator acts."""
         now = self._clock()
         standing = {shard: (mark.offset, now) for shard, mark in waiting.items()}
         for shard, (offset, _) in standing.items():
@@ -68,10 +69,10 @@ class GateStops:
         try:
             return self._look(shards)
         except (OperatingError, CorruptionError):
-            return {}  # nothing is known; the gate's time-out will say what is missing
+            return {}  # nothing is known now; if the gate times out, its error says what is missing
 
     def _judge(self, stops: Mapping[int, Stop], waiting: Mapping[int, Mark]) -> None:
-        """Judge the looks. A shard may have passed the gate while it was looked at."""
+        """Judge the results of the looks. A shard may have passed the gate meanwhile."""
         lasting = {shard: stop for shard, stop in stops.items() if shard in waiting and stop.record is not None}
         if not lasting:
             return

@@ -12,8 +12,8 @@ from journal.v1.journal_pb2 import RoutesReport
 def route_stop(reported: RoutesReport | None, mark_offset: int, waits_since: int) -> dict[str, Any] | None:
     """What `--json` prints of a shard; None if no route has stopped it, or if it has passed the place since.
 
-    `waits_since` is when the oldest frame after the mark was appended, in ms since 1970; 0 if there is none. For a
-    worker that does not report when the shard stopped, that time stands for it.
+    `waits_since` is when the oldest frame after the mark was appended, in ms since 1970; 0 if there is none. It is also
+    used as the time of the stop, if the worker does not report that.
     """
     if reported is None or not reported.stopped or reported.stopped_at <= mark_offset:
         return None
@@ -28,7 +28,7 @@ def route_stop(reported: RoutesReport | None, mark_offset: int, waits_since: int
 
 
 def route_notes(stops: Mapping[int, dict[str, Any]], now_ms: float) -> list[str]:
-    """Notes on what is stopped, since when, and why, which says how to go on."""
+    """Notes on the stopped shards: since when, why, and how they go on."""
     lines = []
     for shard, stop in sorted(stops.items()):
         waits = duration(max(0.0, now_ms - stop["since_ms"]) / 1000)

@@ -1,8 +1,8 @@
-"""How many rows each shard has in the tables, and how many transactions are staged in it; marks do not say.
+"""How many rows each shard has in the tables, and how many transactions are staged in it. Marks do not contain all of
+these numbers.
 
-The rows are counted in the command's own copy of the tables, which costs workers and nodes nothing and is right for
-tables of any age. By default they are counted only if there is little to read, so that `status` answers soon whatever
-the tables hold.
+The rows are counted in the command's own copy of the tables, so workers and nodes have no work with it. By default they
+are counted only if there is little to read, so that `status` answers soon.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ class CountedRows:
 
 
 NOT_WANTED = CountedRows()
-"""Nobody asked for rows, so no reason is shown."""
+"""The value when nobody asked for rows, so that no reason is shown."""
 
 
 def counted_rows(
     kafka: Kafka, settings: Settings, control: ControlRows, wanted: bool | None, progress: Progress
 ) -> CountedRows:
-    """The rows as of now, if they are `wanted`. With None they are counted if that is cheap, and an error only becomes
-    the reason for their absence. If they are wanted and cannot be counted, this raises OperatingError and
+    """The numbers of rows now, if they are `wanted`. With None they are counted if that is cheap, and an error only
+    becomes the reason for their absence. If they are wanted and cannot be counted, this raises OperatingError and
     CorruptionError."""
     if wanted is False:
         return NOT_WANTED

@@ -1,5 +1,5 @@
-"""What stopped a shard, and the command that lets it go on. `status` shows this, and commands that wait in vain for a
-shard."""
+"""The reason for which a shard is stopped, and the command that lets it go on. `status` shows it, and so do commands
+that wait in vain for a shard."""
 
 from __future__ import annotations
 

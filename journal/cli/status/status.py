@@ -157,7 +157,7 @@ def read_status(
     shards = []
     try:
         for shard in range(identity.shards):
-            # the mark first, as it could be ahead of an end that was read before it
+            # the mark is read first, because otherwise it could be ahead of the end that was read before it
             mark = marks.newest(shard, timeout_s).mark
             skips = {offset for number, offset in rows.skips if number == shard}
             ahead = look_ahead(kafka, identity, mark, skips, clock=time.monotonic, timeout_s=timeout_s)
@@ -298,7 +298,8 @@ def _row(shard: ShardStatus, now_ms: float) -> tuple[object, ...]:
 
 
 def notes(found: JournalStatus) -> list[str]:
-    """Lines for what the table does not show: the node, the workers, trims, what is stopped and what mends it."""
+    """Lines for facts that are not in the table: the node, the workers, trims, stops and the commands that mend
+    them."""
     lines = [_node_line(found)]
     failover = failover_note(found.nodes, found.now_ms)
     if failover is not None:

@@ -1,1 +1,1 @@
-"""What `verify` checks."""
+"""The command `verify` and its parts."""

@@ -29,7 +29,7 @@ def audited(settings: Settings, master: str | None, archive: str | None, kept_ma
     """The findings of the audit, in the running Spark or in one of this command alone. Raises the errors of
     `make_session` and `audit`."""
     with spark_session("kafka-journal verify", master, READING | further_parts(archive), _SETTINGS) as spark:
-        # after the session's import, which checks for PySpark
+        # this import comes after that of the session, which checks for PySpark
         from loaders.spark.audit.audit import audit
         from loaders.spark.read.source import JournalSource
 
@@ -38,7 +38,8 @@ def audited(settings: Settings, master: str | None, archive: str | None, kept_ma
 
 
 def _fit_to_machine(spark: SparkSession) -> None:
-    """On one machine, use a few partitions for each core instead of Spark's 200, unless somebody chose a number."""
+    """On one machine, use a few partitions for each core instead of Spark's 200, unless the user has chosen a
+    number."""
     context = spark.sparkContext
     if (context.master or "").startswith("local") and not context.getConf().contains(_PARTITIONS):
         spark.conf.set(_PARTITIONS, str(_PARTITIONS_PER_CORE * context.defaultParallelism))

@@ -1,9 +1,9 @@
 """`kafka-journal verify` folds the WAL again, with code of its own, and compares the result with the tables and a load.
 
 One shard is compared at a time, so that memory holds one shard's state. A load's state is first written into files by
-shard, in one pass. The load goes to the WAL's end, so that what no worker has applied yet is compared too. A shard that
-is stopped or cannot be loaded is reported, and the rest is still checked. The report also says how much of the WAL was
-compared with nothing.
+shard, in one pass. The load goes to the WAL's end, so that frames that no worker has applied yet are compared too. A
+shard that is stopped or cannot be loaded is reported, and the rest is still checked. The report also says how many WAL
+records could not be compared.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def verify(
 
 
 def summary(report: Report) -> list[str]:
-    """The last lines: what was compared, and with which result."""
+    """The last lines: what was compared, and the result."""
     shards = report.shards
     records, frames = sum(shard.records for shard in shards), sum(shard.wal_records for shard in shards)
     differences = sum(shard.differences.total for shard in shards)
@@ -132,7 +132,7 @@ def summary(report: Report) -> list[str]:
     return lines
 
 
-# ---- what a load gave --------------------------------------------------------------------------------------
+# ---- the result of a load ------------------------------------------------------------------------------------
 
 
 class _LoadToFiles:
@@ -166,9 +166,9 @@ class _Load:
     offsets: Mapping[int, int]
     missing: str = ""
     refused: bool = False
-    """Why nobody can load the rows, if the rows are to blame."""
+    """The reason for which no load is possible, if the rows are at fault."""
     behind: CorruptionError | FullError | StaleReadError | None = None
-    """Why the load is not the state at the WAL's end, if the WAL is to blame."""
+    """The reason for which the load does not reach the WAL's end, if the WAL is at fault."""
 
     @contextmanager
     def of(self, shard: int) -> Iterator[Loaded | None]:
@@ -208,7 +208,7 @@ class _Verification:
             return Report([self._verify(shard, load, end) for shard, end in ends.items()])
 
     def _ends(self) -> dict[int, int]:
-        """Where each shard's WAL ended when the verification began. Everything up to there is checked."""
+        """The end of each shard's WAL when the verification began. Everything up to there is checked."""
         reader = self._kafka.reader(wal_topic(self._settings.journal))
         try:
             return dict(reader.ends(tuple(range(self._identity.shards)), self._timeout_s))
@@ -231,15 +231,15 @@ class _Verification:
                 CorruptionError,
                 FullError,
                 StaleReadError,
-            ) as error:  # damage after the marks; the tables may be sound
+            ) as error:  # the damage is after the marks, so the tables may be sound
                 return replace(self._load_from_sound_copy(directory, now=False), behind=error)
         except (CorruptionError, FullError, DeadlineError) as error:
             behind = error if isinstance(error, FrameError | GapError) else None
             return _Load(directory, {}, str(error), refused=isinstance(error, RowError | CountError), behind=behind)
 
     def _load_from_sound_copy(self, directory: Path, *, now: bool) -> _Load:
-        """Load as `_load_to` does. A copy that is not what its marks say is built anew once, as the fault may be the
-        copy's own."""
+        """Load as `_load_to` does. If the copy differs from its marks, it is built anew once, because only the copy may
+        be at fault."""
         try:
             return self._load_to(directory, now=now)
         except LocalDamageError as error:
@@ -296,7 +296,7 @@ class _Verification:
         return report
 
     def _check_ahead(self, mark: Mark, met: Sequence[Exception | None], report: ShardReport) -> None:
-        """Also report a record after the mark that stops the shard, or that was `met` by a load or by reading on."""
+        """Also report a record after the mark that stops the shard, or that a load or further reading has `met`."""
         skips = {offset for number, offset in self._rows.skips if number == mark.shard}
         identity, timeout_s = self._identity, self._timeout_s
         stop = look_ahead(self._kafka, identity, mark, skips, clock=time.monotonic, timeout_s=timeout_s).stop

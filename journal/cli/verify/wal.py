@@ -9,11 +9,11 @@ from journal.verify.wal_fold import WalRecord
 
 
 class WatchedWal:
-    """A WAL that ends before a damaged record, if everything needed was read by then, so that what came before can be
-    compared."""
+    """The WAL of a shard. If a damaged record follows all records that are needed, reading ends before it, so that the
+    earlier records can be compared."""
 
     def __init__(self, records: Iterator[WalRecord], needed: Callable[[], int]) -> None:
-        """`needed` returns the last offset that is compared with anything, once reading has begun."""
+        """`needed` gives, once reading has begun, the last offset that is compared with anything."""
         self.damage: CorruptionError | None = None
         """The error that ended the reading."""
         self._records = records
@@ -31,8 +31,7 @@ class WatchedWal:
             self.damage = error
 
     def left(self, offset: int, end: int) -> str:
-        """For people: how much lies after `offset` and before `end`; empty if nothing does. This reads on to
-        the end."""
+        """A text about the records between `offset` and `end`; empty if there are none. It reads on to the end."""
         count, last = 0, -1
         for each in self._behind(offset):
             if each < end:
@@ -43,7 +42,7 @@ class WatchedWal:
         return records if count else ""
 
     def _behind(self, offset: int) -> Iterator[int]:
-        """The record that was read last, and all records that were not read."""
+        """The number of records after `offset`: those that were read, and those that were not."""
         if self._last > offset:
             yield self._last
         try:

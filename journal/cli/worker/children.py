@@ -1,4 +1,4 @@
-"""Workers in child processes, which are restarted when they die and end with their parent: a node's worker (`node
+"""Workers in child processes. They are restarted when they die, and end with their parent: a node's worker (`node
 --with-worker`), and the processes of a worker (`worker --processes`)."""
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def worker_command(
 ) -> list[str]:
     """The command line of one worker that logs like its parent, to the same standard error. Other settings come from
     the environment and file of the parent, as passwords must not be on a command line."""
-    # this module ends its process in order when its standard input ends, however the parent ended
+    # this module ends its process in order when its standard input ends, even if the parent was killed
     command = [sys.executable, "-m", "journal.cli.child"]
     if verbose:
         command.append("--verbose")
@@ -109,8 +109,8 @@ class WorkerChild:
             self._stop.wait(pause_s)
 
     def _run_once(self) -> int:
-        # The worker gets a session of its own, so that Ctrl-C reaches only this process, its parent. The parent may
-        # still need the worker while it hands over.
+        # The worker gets a session of its own, so that Ctrl-C reaches only this process, its parent, which may still
+        # need the worker during a hand-over.
         process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=sys.stderr, start_new_session=True)
         log.info("the worker runs, pid %d", process.pid)
         try:

@@ -1,4 +1,5 @@
-"""The reader of a worker, as the worker starts it: `python -m journal.cli.worker.reader [-v] [--json] NUMBER`."""
+"""The reader process of a worker, which the worker starts: `python -m journal.cli.worker.reader [-v] [--json]
+NUMBER`."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ def reader_command(*, as_json: bool, verbose: bool) -> list[str]:
 
 
 def main() -> None:
-    signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # allows writing to the terminal from the background
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # it allows writing to the terminal from the background
 
     from streams.reading.reader import read_for_parent
 

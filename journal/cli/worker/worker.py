@@ -93,7 +93,7 @@ def _serve(
 ) -> None:
     """Run the worker in this process, and in as many more as the settings say. Each has a reader if there are cores for
     it."""
-    # only the command line, of all in `journal`, knows the parts above it
+    # in `journal`, only the command line may import the layers above it
     from streams.worker.service import run_service
 
     log_progress(as_json=as_json)
