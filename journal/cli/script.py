@@ -1,4 +1,10 @@
-"""Scripts: operations as JSON lines, which `apply` reads and `dump` writes. Pure."""
+"""Scripts: operations as JSON lines, which `apply` reads and `dump` writes. Pure.
+
+{"op":"add","id":1,"kind":45,"data":"<base64>"}
+{"op":"update","id":1,"kind":32,"data":"<base64>","replaceable":false,"subject":0}
+{"op":"delete","id":1}                                 each also with "tx":7
+{"op":"prepare","tx":7,"data":"<base64>"}   {"op":"commit","tx":7}   {"op":"rollback","tx":7}
+"""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class LocalWriter:
         try:
             self._store.write(chain.from_iterable(changes), {}, synced=True)
         except Exception as error:
-            # Whatever the error is, the group may be in RocksDB's log. The next open shows whether it is.
+            # After any of these errors the group may be in RocksDB's log, and only the next open shows whether it is.
             unknown = OutcomeUnknownError(f"a group may not be on disk: {error}")
             group.completion.resolve(unknown)
             raise unknown from error

@@ -160,7 +160,7 @@ def _regex_of_ends(first: Sequence[str | None], last: Sequence[str | None] | Non
     """A regular expression for a text's beginning and end; without `last`, `first` is the whole text."""
     if last is None:
         return _regex_of_segment(first)
-    # the end is compared once, and must not overlap the beginning
+    # the end of the text is compared once, and must not overlap its beginning
     end = f"(?=.{{{len(last)}}}).*+(?<={_regex_of_segment(last)})" if last else ".*"
     return _regex_of_segment(first) + end
 

@@ -78,8 +78,8 @@ class TableAge:
         self._retention_ms = delete_retention_ms - delete_retention_ms // 10
         self._lag_ms = min_compaction_lag_ms - min_compaction_lag_ms // 10
         self._young_ms = min_compaction_lag_ms / 2
-        """The age that a row certainly has not been compacted at: half of the compaction lag, because brokers' clocks
-        may differ."""
+        """An age at which no row can have been compacted yet: half of the compaction lag, because brokers' clocks may
+        differ."""
         self.see = self._broker_time.see
         self.now_ms = self._broker_time.now_ms
 

@@ -184,8 +184,8 @@ class Coordinator:
             with _asking(participant):
                 found = self._branches_of(participant, connection)
             if any(self._fate(xid) is None for xid in found if self._is_left(xid)):
-                # only the active node knows that a branch without an outcome will get none; this proves that it was
-                # active after the listing
+                # Only the active node knows that a branch without an outcome will get none. This call proves that the
+                # node was active when it listed the branches.
                 self._resource.prove_active()
             untold = set()
             for xid, own in found.items():

@@ -146,7 +146,7 @@ class StoreDataManager:
         self._become(Decision.COMMITTED)
 
     def tpc_abort(self, transaction: object) -> None:
-        """Roll back the branches, unless the commit is decided or may be."""
+        """Roll back the branches, unless the commit is decided, or may be decided."""
         self._enlisting = False
         try:
             if self._decision is Decision.OPEN:

@@ -1,8 +1,9 @@
 """The demo, from an empty journal to the verdict: two nodes, two workers, and a SIGKILL of the first ones between.
 
-worker 1, node 1      send, acquire, acknowledge; killed when half of the operations are acknowledged worker 2, node 2
-fence, gate, load, find out where the first one was, carry on, settle what is in doubt this process produces corrections
-for the nodes; at the end it compares the queues and the topic with the flights
+worker 1, node 1      send, acquire, acknowledge; killed when half of the operations are acknowledged
+worker 2, node 2      fence, gate, load, find out where the first one was, carry on, settle what is in doubt
+this process          produces corrections for the nodes; at the end compares queues and topic with the flights,
+                      and runs `verify` and Spark's analytics
 """
 
 from __future__ import annotations

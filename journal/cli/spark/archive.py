@@ -59,7 +59,7 @@ def archive(
         spark_session(f"archive {settings.journal}", master, parts) as spark,
         stopped_by_signals(BEHIND_THE_BATCH) as stop,
     ):
-        # imported here, as only this command needs it
+        # the import is here, because only this command needs Spark
         from loaders.spark.archive.archive import archive as archive_wal
         from loaders.spark.read.source import JournalSource
         from loaders.spark.stored.table_stores import TableFormat

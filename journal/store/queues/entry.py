@@ -87,9 +87,10 @@ class QueueEntry:
         self.away: set[int] = set()
         """Rows that are in no line's order, because they are not READY, or were passed as expired."""
         self.runs: dict[int, Sequence[int]] = {}
-        """Further rows that are in no line's order, as runs that arrived or leave together, by the first row of each.
+        """Further rows that are in no line's order: runs, whose rows arrived or leave together, by the first row of
+        each run.
 
-        Hot path: a set of such rows costs more than everything else that is done with a run.
+        Hot path: adding each row of a run to a set would cost more than all other work on the run.
         """
         self.paged = 0
         """The number of its references in the index, READY or SCHEDULED."""

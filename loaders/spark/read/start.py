@@ -107,8 +107,8 @@ def _first_frames(
 
 
 def _is_there(spark: SparkSession, source: JournalSource, journal: JournalIdentity) -> bool:
-    """Whether every shard has its first record, which is at offset 0. This is one small job; to ask where shards begin
-    takes one job for each."""
+    """Whether every shard has its first record, at offset 0. This takes one small job, while asking for the first
+    offset takes one job for each shard."""
     firsts = dict.fromkeys(range(journal.shards), 0)
     records = batch(spark, source, source.wal, starting=firsts, ending=dict.fromkeys(firsts, 1))
     try:

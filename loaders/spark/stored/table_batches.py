@@ -1,4 +1,5 @@
-"""The batches that the journal tables have. A batch is known by its offsets: it begins where the batch before it ends.
+"""The batches of records that were applied to the journal tables. A batch is identified by its offsets, and begins
+where the batch before it ends.
 
     <path>/batches/<number>.begun    the batch's offsets, before it changes any table
     <path>/batches/<number>.json     the same, once it is in all tables
