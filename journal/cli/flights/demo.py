@@ -87,7 +87,7 @@ def _run(
     brokers: dict[str, int | None] | None = None,
 ) -> None:
     """Run the demo. `brokers` are its own brokers, by name, with their processes."""
-    # imported only here, as the demo's extra may be missing
+    # the import is here, because the demo's extra may be missing
     from journal.cli.flights.processes import Processes
     from journal.cli.flights.run import Demo
     from journal.cli.flights.table import looked_back, show, verdict

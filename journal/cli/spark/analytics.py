@@ -104,7 +104,7 @@ def analytics(
     settings = chosen.settings()
     parts = READING | further_parts(from_archive) | ({SparkPart.DELTA} if (to or "").startswith(_DELTA) else set())
     with spark_session(f"analytics {settings.journal}", master, parts, SMALL) as spark:
-        # imported here, as only these commands need PySpark
+        # the import is here, because only these commands need PySpark
         from loaders.spark.read.source import JournalSource
 
         source = JournalSource.from_settings(settings)

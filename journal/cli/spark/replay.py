@@ -102,7 +102,7 @@ def replay(
     uuid = _target_uuid(settings)
     parts = {SparkPart.PROTOBUF} | further_parts(path)
     with spark_session(f"replay into {settings.journal}", master, parts) as spark:
-        # imported here, as only this command needs them
+        # the imports are here, because only this command needs Spark
         from loaders.replay_state import require_other_journal
         from loaders.spark.replay.replaying import Filter, Selection, open_archive
 

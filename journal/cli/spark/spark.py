@@ -104,7 +104,7 @@ def read(
         raise ConfigError("--from-trimmed is without what was trimmed, --archive with it: give one of them")
     settings = chosen.settings()
     with spark_session(_NAME, master, READING | further_parts(archive), SMALL) as spark:
-        # imported here, as only this command needs PySpark
+        # the import is here, because only this command needs PySpark
         from loaders.spark.read.source import JournalSource
         from loaders.spark.session.failures import journal_errors
 

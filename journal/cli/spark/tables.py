@@ -54,7 +54,7 @@ def tables(
     After a kill, the next run goes on: nothing is in a table twice, and nothing is missing.
     """
     settings = chosen.settings()
-    # imported here, for the packages only
+    # this import needs no Spark, only the names of the packages
     from loaders.spark.session.packages import READING, SparkPart
 
     parts = READING | {SparkPart.DELTA} if kept_as is KeptAs.DELTA else READING
@@ -62,7 +62,7 @@ def tables(
         spark_session(f"tables {settings.journal}", master, parts) as spark,
         stopped_by_signals(BEHIND_THE_BATCH) as stop,
     ):
-        # imported here, as only this command needs it
+        # the import is here, because only this command needs Spark
         from loaders.spark.read.source import JournalSource
         from loaders.spark.stored.table_stores import TableFormat
         from loaders.spark.tables.tables import keep_tables

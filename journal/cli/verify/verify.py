@@ -102,7 +102,7 @@ def verify(
     settings = chosen.settings()
     kept_max = differences_max or KEPT_ALL
     if with_spark:
-        # imported here, as only this way needs Spark
+        # the import is here, because only this option needs Spark
         from journal.cli.verify.by_spark import audited, show
 
         show(audited(settings, master, archive, kept_max), as_json=as_json)
