@@ -98,7 +98,7 @@ class Journal(JournalRuntime, Appends):
         try:
             await asyncio.to_thread(self.start)
         except asyncio.CancelledError:
-            # the opening goes on in its thread, and no other code would close the journal that it opens
+            # after a cancel the opening goes on in its thread, so the journal that it opens must be closed here
             await asyncio.to_thread(self.close)
             raise
         return self

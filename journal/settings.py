@@ -33,7 +33,7 @@ class JournalSettings(BaseSettings):
     bootstrap_servers: str = "127.0.0.1:9092"
 
     topic_prefix: str = ""
-    """What stands before the name of each topic, consumer group and transactional id of the journal."""
+    """The prefix of the name of each topic, consumer group and transactional id of the journal."""
 
     journal: str = "journal"
     """The journal's full name: `topic_prefix`, and behind it the name that the user gave. All other names are made of

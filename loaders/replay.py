@@ -90,7 +90,7 @@ class Replaying:
         self._batch: list[PlainOperation] = []
         self._batch_bytes = 0
         self._beside: list[PlainOperation] = []
-        """What the next group must also write about ids and transactions."""
+        """Operations about ids and transactions that the next group must contain besides the replayed ones."""
         self._moved: set[int] = set()
         self._in_flight: deque[Completion] = deque()
 

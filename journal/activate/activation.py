@@ -64,7 +64,7 @@ GATE_STEP = "gate"
 
 @dataclass(slots=True)
 class ActivationReport:
-    """What an activation did. Times are seconds."""
+    """The result of an activation. Times are seconds."""
 
     epoch: int = 0
     fence_s: float = 0.0

@@ -64,7 +64,7 @@ class Intake:
             try:
                 if not self.taken.wait(max(0.0, min(left_s, wait.left_s))):
                     self._say(wait)
-            except BaseException as error:  # Ctrl-C, or what else a signal's handler raises
+            except BaseException as error:  # this is Ctrl-C, or another exception of a signal's handler
                 mark_refusal(error)
                 raise
             self.require_active()

@@ -10,7 +10,7 @@ from journal.errors import ClosedError, FencedError, JournalError, StateError
 
 
 class JournalState(Enum):
-    """What a journal may do."""
+    """The states of a journal."""
 
     CREATED = "created"
     STARTED = "started"  # connected to Kafka; it has fenced nobody and loaded nothing

@@ -26,7 +26,8 @@ STORE_FILES = 256
 """Number of files that one store has open."""
 
 SHARD_FILES = 24
-"""The same for the store of one shard; a worker may have hundreds of shards."""
+"""The number of files that the store of one shard has open. It is small, because a worker may have hundreds of
+shards."""
 
 _LOG_BYTES = 64 * 1024 * 1024
 """Bytes of RocksDB's own log, which a start after a crash reads. The log is kept for the table that was flushed longest

@@ -45,7 +45,8 @@ _ATTEMPT_S = 5.0
 no longer count a dead one. Each attempt takes twice as long as the one before it, so a slow broker gets all of its
 time."""
 _ANSWER_MARGIN_S = 1.0
-"""librdkafka ends a request at its own time-out. The wait for its future ends this much later, in case it does not."""
+"""How much longer than a request's own time-out the wait for its future lasts. librdkafka ends a request at its
+time-out, so this is only needed if it does not."""
 _LAST_ANSWER_S = 1.0
 """Seconds that `close` waits for the last answer. A slower broker hardly answers at the very moment at which the client
 is destroyed."""

@@ -18,7 +18,7 @@ BACKOFF_MS_MAX = 4000
 active for long."""
 
 _LONGER = 4
-"""Factor between the usual time of a commit and the back-off: times of commits vary."""
+"""The factor between the usual time of a commit and the back-off. It is above 1, because the times of commits vary."""
 _KEPT = 4
 """Number of the last calls from which the shortest is taken, because a call that a failure delayed says nothing about
 the others."""

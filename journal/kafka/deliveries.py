@@ -36,8 +36,8 @@ class Deliveries:
         self.produced = 0
         self._partitions: dict[tuple[str, int], PartitionReports] = {}
         self._runs: list[tuple[PartitionReports, int]] = []
-        """Runs of records that were sent one after another to one partition: its reports, and the number of records
-        sent before the run."""
+        """Runs of records that were sent one after another to one partition. For each run: the partition's reports, and
+        the number of this partition's records that were sent before it."""
 
     def begin_run(self, topic: str, partition: int) -> PartitionReports:
         """Begin a run: the records sent from now on go to `partition`."""

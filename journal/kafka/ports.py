@@ -14,10 +14,10 @@ LOOK_MS = 1
 """Milliseconds that a broker waits for records before it answers a fetch of a reader that is used once. A seek takes
 that long, and so does reading a log that ends with a transaction's marker."""
 READ_MS = 10
-"""The same for a reader that seeks now and then."""
+"""Milliseconds that a broker waits for records before it answers a fetch of a reader that seeks now and then."""
 FOLLOW_MS = 500
-"""The same for a reader that follows a log from its end. New records are answered at once, and an idle reader asks
-seldom."""
+"""Milliseconds that a broker waits for records before it answers a fetch of a reader that follows a log from its end.
+New records are answered at once, and an idle reader asks seldom."""
 
 
 def nothing() -> None:

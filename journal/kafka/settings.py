@@ -86,7 +86,8 @@ LINGER_MS = 5
 """Milliseconds for which a record waits for others in its batch. `send` flushes, and a flush sends at once whatever
 lingers; so batches are long, and nothing is delayed."""
 SPREAD_LINGER_MS = 200
-"""The same for records that go to many partitions, whose batches fill more slowly."""
+"""Milliseconds for which a record waits for others in its batch, if records go to many partitions, whose batches fill
+more slowly."""
 
 _READER: Mapping[str, object] = {
     "fetch.min.bytes": 1,

@@ -38,8 +38,8 @@ class OwnTopics:
 
 
 def client_name(journal: str, what: str) -> str:
-    """Name of a consumer group or a transactional id of the journal. What stands before the journal's own name, which
-    has neither dots nor underscores, stands first here too, so that one rule by prefix allows all names."""
+    """The name of a consumer group or a transactional id of the journal. A prefix of the journal's name (which itself
+    has neither dots nor underscores) comes first here too, so that one access rule by prefix allows all names."""
     name = re.split("[._]", journal)[-1]
     return f"{journal.removesuffix(name)}kafka-journal.{name}.{what}"
 

@@ -15,7 +15,7 @@ class WriterConfig:
     pace_s: float
     """The least time between the broker's answer to a commit and the next produce: docs/ARCHITECTURE.md, Pacing."""
     pace_max_s: float
-    """The longest that this time becomes while transactions still meet the markers of the previous one."""
+    """The longest pause before a transaction, while transactions still meet the markers of the previous one."""
     join_s: float
     """How long after its first groups a transaction waits for one more to join it."""
     transaction_bytes_max: int

@@ -29,7 +29,7 @@ class Vote(Enum):
 
 
 class BranchState(Enum):
-    """What may be done with a branch next."""
+    """The states of a branch, which decide which calls it allows."""
 
     ACTIVE = "active"  # at least one session works in it
     IDLE = "idle"  # no session works in it: all have ended or suspended

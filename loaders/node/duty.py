@@ -51,7 +51,7 @@ class HandOverRequest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StandbyFacts:
-    """What a standby knows."""
+    """The facts about itself and the other nodes from which a standby decides."""
 
     newest: LastActive | None
     still_s: float
@@ -75,7 +75,7 @@ class StandbyFacts:
 
 @dataclass(frozen=True, slots=True)
 class ActiveFacts:
-    """What an active node knows."""
+    """The facts about itself from which an active node decides."""
 
     epoch: int
     newest_epoch: int
@@ -111,9 +111,9 @@ class Duty:
     # ---- standby ---------------------------------------------------------------------------------------------------
 
     def standby(self, facts: StandbyFacts) -> NodeDecision:
-        """What a standby does. A fit standby joins the group. An unfit one leaves the duty to the fit standbys, unless
-        there is none or none takes over for `lone_start_s`. Nor does it lead before its copy is built: it would block
-        its gate while a node that has become fit waits for it."""
+        """Decide for a standby. A fit standby joins the group. An unfit one leaves the duty to the fit standbys, unless
+        there is none, or none takes over for `lone_start_s`. An unfit standby never leads before its copy is built: it
+        would block its gate while a node that has become fit waits for it."""
         newest, able = facts.newest, facts.rested and facts.built
         if able and newest is not None and newest.released and newest.to == self._name:
             return NodeDecision(Act.ACTIVATE, f"node {newest.node} handed over to this one")
@@ -157,8 +157,8 @@ class Duty:
     # ---- active ----------------------------------------------------------------------------------------------------
 
     def active(self, facts: ActiveFacts) -> NodeDecision:
-        """What an active node does. It steps down once it is no longer the active node, and hands over when it is asked
-        to and a standby is fit."""
+        """Decide for an active node. It steps down once it is no longer the active node, and hands over when it is
+        asked to and a standby is fit."""
         if facts.failure:
             return NodeDecision(Act.STEP_DOWN, facts.failure)
         if facts.newest_epoch > facts.epoch:

@@ -76,7 +76,7 @@ def address_of(path: Path) -> Iterator[str]:
 
 
 def owner_of(path: Path) -> str:
-    """The owner of a file, or of the directory that hides it; `?` if that is not visible."""
+    """The owner of a file, or of the directory that hides the file; `?` if nobody's name is visible."""
     for each in (path, path.parent):
         with suppress(OSError, KeyError):
             return each.owner()

@@ -196,7 +196,7 @@ def _days_over(
 
 
 def _events(flights: Iterable[Flight], cancelled: dict[int, list[FlightOperation]]) -> Iterator[_Event]:
-    """What is due, in order of time. Cancelled flights are put into `cancelled` under their day instead."""
+    """The events of the plan, in order of time. Cancelled flights are put into `cancelled` under their day instead."""
     due: list[_Event] = []
     for flight in flights:
         published = flight.scheduled - PUBLISHED_AHEAD_MINUTES

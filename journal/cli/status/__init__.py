@@ -1,1 +1,1 @@
-"""What `status` shows."""
+"""The command `status` and its parts."""

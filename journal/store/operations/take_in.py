@@ -124,7 +124,7 @@ class _Plain(NamedTuple):
 
 
 class _Stored(NamedTuple):
-    """Any other message of a batch, with the facts that the store needs."""
+    """A message of a batch that is not plain, with the facts that the store needs."""
 
     id: int
     data: bytes

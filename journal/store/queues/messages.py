@@ -171,7 +171,7 @@ class QueueMessages(QueueDirectory):
     def require_routable(self, message_id: int, queue_id: int) -> tuple[QueueEntry, list[Paged]]:
         """The queue to which a message can be routed, and the message's references in the index.
 
-        Raises MessageMissingError, QueueMissingError, StoreError (the queue has it).
+        Raises MessageMissingError, QueueMissingError, StoreError (the queue has the message).
         """
         table, tables = self._references, self._tables
         entry = self.queue_of(queue_id)

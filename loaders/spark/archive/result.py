@@ -20,7 +20,7 @@ Place = tuple[str, int, int]
 
 @dataclass(slots=True)
 class ArchiveResult:
-    """What a run did, and where the archive stands."""
+    """The result of a run, and the state of the archive after it."""
 
     path: str
     journal: str

@@ -51,7 +51,7 @@ _SEEN_EVERY_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class TablesBatch:
-    """What one batch held."""
+    """The numbers of one batch."""
 
     number: int
     records: int
@@ -62,7 +62,7 @@ class TablesBatch:
 
 @dataclass(slots=True)
 class TablesResult:
-    """What a run did."""
+    """The result of a run."""
 
     path: str
     journal: str
