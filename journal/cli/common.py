@@ -149,8 +149,8 @@ def ended_by_sigterm_as_by_ctrl_c() -> Iterator[None]:
 
 @contextmanager
 def said_if_cut_off(say: Callable[[], None], begun: Callable[[], bool]) -> Iterator[None]:
-    """Call `say`, which says how far a command has come, if it is interrupted, or if its journal fails it once it has
-    `begun`."""
+    """Call `say`, which prints how far a command has come, if the command is interrupted, or if its journal fails after
+    it has `begun`."""
     try:
         yield
     except KeyboardInterrupt:

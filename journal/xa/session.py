@@ -192,8 +192,9 @@ class Session:
                 self._resource.end(xid, session=self)
 
     def _stay_or_go(self, xid: Xid, error: BaseException) -> None:
-        """After an error, or Ctrl-C: as before, unless the branch is gone or nobody knows what became of it. What ran
-        past its deadline is called again, also if the branch is gone by then: that call tells.
+        """Set the state after an error or Ctrl-C: the state before, unless the branch is forgotten or its fate is
+        unknown. A call that has run past its deadline is made again, even if the branch is forgotten by then, because
+        that call learns the outcome.
         """
         found = self._resource.state_of(xid)
         late = isinstance(error, DeadlineError)

@@ -102,9 +102,9 @@ class Lockstep:
 
     def __init__(self, stores: Sequence[ChainedStore], names: Sequence[str], lag_timeout_s: float) -> None:
         self.error: ChainError | None = None
-        """Why nothing more is accepted; None while all is well."""
+        """The error for which nothing more is accepted; None if there is none."""
         self.leads = False
-        """Whether the first store has accepted what the others may not have been asked for."""
+        """Whether the first store has accepted an operation for which the others may not have been called yet."""
         self.arrivals = Arrivals()
         self._first = stores[0]
         self._stores = stores

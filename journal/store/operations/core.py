@@ -1,6 +1,7 @@
 """What all operations of a message store share: its lock, its state, and the first steps of every call.
 
-Operations are accepted under one lock, so that the order of acceptance is the journal's and the queues' alike.
+Operations are accepted under one lock, so that the order of acceptance is the order in the
+journal and in the queues.
 
 An operation checks everything, then appends, and only then changes the state. So whatever ends it while the journal
 makes room, Ctrl-C included, has changed nothing. The few that must lock or take something first undo that.

@@ -47,7 +47,7 @@ class TransactionOperations:
         self._garbage = garbage
         self._hold = hold
         self._abandoned: dict[int, None] = {}
-        """Transactions of the store's own that are still to be rolled back."""
+        """Transactions of the store itself that still have to be rolled back."""
 
     def begin(self, tx: int = 0) -> int:
         core = self._core
@@ -238,13 +238,14 @@ class TransactionOperations:
             discard.discard(unreferenced)
 
     def abandon(self, tx: int) -> None:
-        """Roll back a transaction of the store's own, later if the journal does not take the rollback now."""
+        """Roll back a transaction of the store itself. If the journal does not accept the rollback now, it is done
+        later."""
         with self._core.lock:
             self._abandoned[tx] = None
             self.roll_back_abandoned()
 
     def roll_back_abandoned(self) -> None:
-        """Roll back what was abandoned, as far as the journal takes it now."""
+        """Roll back abandoned transactions, until the journal refuses one."""
         while self._abandoned:
             tx = next(iter(self._abandoned))
             if tx in self._core.transactions.open:

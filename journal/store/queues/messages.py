@@ -150,7 +150,7 @@ class QueueMessages(QueueDirectory):
     def route(self, message_id: int, queue_id: int, *, due: int = 0, tx: int = 0) -> None:
         """Note that a route is accepted. The reference is ARRIVING, and cannot be delivered yet.
 
-        Raises as `require_routable`.
+        Raises what `require_routable` raises.
         """
         table, tables = self._references, self._tables
         entry, found = self.require_routable(message_id, queue_id)

@@ -202,7 +202,7 @@ class QueueState(QueueHolders):
     def acquire(self, message_id: int, queue_id: int, holder: str, now_ms: int | None) -> Delivery:
         """Make a READY (or due) reference HELD. If `holder` holds it already, it is not held over any more.
 
-        Without `now_ms` its times were checked before. Raises as `require_acquirable`.
+        Without `now_ms` its times were checked before. Raises what `require_acquirable` raises.
         """
         entry, row = self.require_acquirable(message_id, queue_id, holder, now_ms)
         tables, table = self._tables, self._references
