@@ -385,8 +385,8 @@ class XaResource:
     # ---- inside ----------------------------------------------------------------------------------------------------
 
     def _carry_out(self, branch: Branch, before: BranchState, call: Callable[[], Waitable]) -> None:
-        """Make the store's call for the branch's new state. If the store refuses, or the caller is interrupted while the
-        journal makes room, the branch gets its old state again.
+        """Make the store's call for the branch's new state. If the store refuses, or the caller is interrupted while
+        the journal makes room, the branch gets its old state again.
 
         A chain of stores may raise OutcomeUnknownError although its first store has made the change: then the new state
         stays.
