@@ -110,9 +110,17 @@ class WaitingRequests:
 class Waiting:
     """The requests of all sources."""
 
-    def __init__(self, store: MessageStore, sources: Sequence[SourceConfig], clock_ms: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        store: MessageStore,
+        sources: Sequence[SourceConfig],
+        clock_ms: Callable[[], float],
+        agreed_ms: Callable[[], float],
+    ) -> None:
+        """`agreed_ms` is the time by which requests have waited too long, for good: that of `AgreedTime`, so that a
+        wall clock that is set forward gives up nothing that still waits."""
         self._store = store
-        self._clock_ms = clock_ms
+        self._agreed_ms = agreed_ms
         self._of_sources = {
             source.name: WaitingRequests(store, source, clock_ms) for source in sources if source.requests
         }
@@ -150,7 +158,7 @@ class Waiting:
         return {
             name: now_ms
             for name, requests in self._of_sources.items()
-            if requests.overdue(1, now_ms := self._clock_ms())
+            if requests.overdue(1, now_ms := self._agreed_ms())
         }
 
     def overdue(self, source: str, limit: int, now_ms: float) -> list[tuple[WaitingRequests, WaitingRequest]]:

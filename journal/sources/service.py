@@ -19,7 +19,7 @@ from typing import Any
 from journal.config import Settings
 from journal.errors import ClosedError, FencedError, JournalError, OutcomeUnknownError, StateError
 from journal.kafka.clients import kafka_of
-from journal.process.clocks import wall_ms
+from journal.process.clocks import AgreedTime, monotonic_ms, wall_ms
 from journal.routing.record_in import Replies, Sources, nobody_waits
 from journal.sources.batch import Converter
 from journal.sources.beginnings import ControlBeginnings
@@ -135,7 +135,8 @@ class SourcesService:
     def _make_loop(self) -> SourcesLoop:
         settings, store = self._settings, self._store
         routing, kafka, request_s = settings.routing, kafka_of(settings), settings.request_timeout_ms / 1000
-        waiting, letters = Waiting(store, routing.sources, wall_ms), LetterTopics(settings)
+        agreed_ms = AgreedTime(wall_ms, monotonic_ms, settings.store.expiry_agreement_ms)
+        waiting, letters = Waiting(store, routing.sources, wall_ms, agreed_ms), LetterTopics(settings)
         sources = sources_of(settings, waiting.address, letters.bytes_max)
         filters = Filters(store)
         config = LoopConfig(self._group, request_s, self._list_every_s, self._batch_records)

@@ -117,7 +117,7 @@ class Scene:
     def converter(self, kind: type[Sources], batch_bytes: int) -> Converter:
         routing = self._settings.routing
         sources = kind(routing, journal="j", own_topics=frozenset(), bytes_max=self._letters.bytes_max)
-        waiting = Waiting(self.store, routing.sources, time.time)
+        waiting = Waiting(self.store, routing.sources, time.time, time.time)
         return Converter(
             sources,
             routing,

@@ -261,6 +261,8 @@ class SourcesScene:
         self.journal.start()
         self.store = start(self.journal)
         self.now_ms = 1_700_000_000_000.0
+        self.agreed_ms: Callable[[], float] | None = None
+        """The time that clocks have agreed on; None: that of `now_ms`."""
         self.stops = Stops()
         self.beginnings = KeptBeginnings()
         self.status = SourcesStatus({})
@@ -296,7 +298,7 @@ class SourcesScene:
         config = RoutingConfig.model_validate({"sources": list(sources), **routing})
         settings = Settings(journal="j", routing=config, limits=self.limits)
         waiting, letters, filters = (
-            Waiting(self.store, config.sources, lambda: self.now_ms),
+            Waiting(self.store, config.sources, lambda: self.now_ms, self.agreed_ms or (lambda: self.now_ms)),
             LetterTopics(settings),
             Filters(self.store),
         )

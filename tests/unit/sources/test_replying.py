@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from journal.process.clocks import AgreedTime
 from journal.store.model import QueueConfig
+from tests.support.stores import Clock
 from tests.unit.sources.scene import SourcesScene
 
 PRICES = {"name": "prices", "topics": ["p"], "replies": True, "requests": "ask-price", "reply_timeout_ms": 60_000}
@@ -55,6 +57,22 @@ def test_a_request_that_is_given_up_has_no_header_that_kafka_would_cut_off(scene
     names = [name for name, _ in scene.broker.letters[0].headers]
     assert [name for name in names if "\0" in name] == []
     assert "kafka-journal.header.string.c" in names
+
+
+def test_a_wall_clock_that_is_set_forward_gives_up_no_request_before_clocks_have_agreed(scene: SourcesScene) -> None:
+    clock = Clock()
+    agreed_ms = scene.agreed_ms = AgreedTime(clock, clock.elapsed, 60_000)
+    clock.now_ms += 60_000
+    assert agreed_ms() == clock()
+    scene.now_ms = clock()
+    scene.send("ask-price", b"?", JMSReplyTo="a price")
+    with scene.taking(PRICES, **DEAD):
+        clock.stepped_ms += 3_600_000
+        scene.look_again()
+        assert scene.bodies("ask-price") == [b"?"]
+        clock.now_ms += 60_000
+        scene.wait_until(lambda: scene.broker.letters)
+    assert scene.bodies("ask-price") == []
 
 
 def test_a_reply_for_an_address_that_is_gone_stops_nobody_elses(scene: SourcesScene) -> None:
