@@ -20,13 +20,11 @@ class ChainTransactions:
 
     def __init__(self, core: ChainCore) -> None:
         self._core = core
-        self._abandoned: list[int] = []
+        self._abandoned: dict[int, None] = {}
         """Transactions that this chain has begun and given up, and that must still be rolled back."""
 
     def begin(self) -> int:
-        abandoned, self._abandoned = self._abandoned, []
-        for tx in abandoned:
-            self.abandon(tx)
+        self._roll_back_abandoned()
         with self._core.lock:
             tx = self._core.steps.ask_first(lambda store: store.begin())
             for place in range(1, len(self._core.stores)):
@@ -69,11 +67,17 @@ class ChainTransactions:
     def abandon(self, tx: int) -> None:
         """Roll back a transaction of the chain's own. If the first store does not accept the rollback now, it is done
         later."""
-        if tx not in self._core.begun:
-            return
-        try:
-            self.rollback(tx)
-        except FullError:
-            self._abandoned.append(tx)
-        except JournalError as error:
-            log.info("transaction %d is left for the next activation to roll back: %s", tx, error)
+        self._abandoned[tx] = None
+        self._roll_back_abandoned()
+
+    def _roll_back_abandoned(self) -> None:
+        """Roll back what was abandoned, as far as the first store takes it now."""
+        for tx in list(self._abandoned):
+            if tx in self._core.begun:
+                try:
+                    self.rollback(tx)
+                except FullError:
+                    return
+                except JournalError as error:
+                    log.info("transaction %d is left for the next activation to roll back: %s", tx, error)
+            self._abandoned.pop(tx, None)

@@ -483,3 +483,19 @@ def test_an_interruption_behind_the_first_store_breaks_the_chain(streamed: bool)
     second.before_call = lambda: None
     with pytest.raises(ChainError, match="store 2 of 2: StateError: a call was interrupted by KeyboardInterrupt"):
         chain.commit(tx)
+
+
+def test_a_large_message_that_is_interrupted_again_while_it_is_cut_off_leaves_no_transaction_in_a_chain() -> None:
+    chain, (first, _) = chain_of(2)
+    interruptions = [False, True, True]  # begin, the body, rollback
+
+    def interrupt() -> None:
+        if interruptions and interruptions.pop(0):
+            raise KeyboardInterrupt
+
+    first.before_call = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        chain.store_stream(MESSAGE, [b"body"], ["q"])
+    assert [call[0] for call in first.calls] == ["begin"]
+    chain.begin()
+    assert [call[0] for call in first.calls] == ["begin", "rollback", "begin"]
