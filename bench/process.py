@@ -52,7 +52,8 @@ def _measure(scene: Scene, shards: int, outcome: Outcome, memory: Memory) -> Non
 
 
 def _against_faust(scene: Scene, ours: list[float]) -> Comparison:
-    """Compares with stock Faust's GlobalTable, whose rounds come last, as each starts a worker process of its own."""
+    """Compares with stock Faust's GlobalTable, whose rounds come last, because each starts a worker process of its
+    own."""
     figure = measure_faust(scene.bootstrap, "table", scene.operations(FAUST_OPERATIONS), len(ours))
     say(f"stock Faust: {figure.median:,.0f} operations a second")
     return Comparison("process_1_shard_over_faust_table", "operations_per_s", ours, list(figure.rounds), 50.0)

@@ -152,7 +152,7 @@ class Replaying:
 
     def _is_there(self, record_id: int, tx: int = 0) -> bool:
         """Whether the target has a record, or will have it once `tx` commits. Raises LockedError for a record that
-        another transaction in doubt adds, as nobody knows yet."""
+        another transaction in doubt adds, because its outcome is not known yet."""
         if record_id in self._target.live:
             return True
         adding = self._target.added_in_doubt.get(record_id)

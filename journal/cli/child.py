@@ -20,8 +20,8 @@ assert ENDING_WAIT_S > IN_ORDER_S, "its successor waits for its copies until it 
 
 
 def end_with_parent(*, in_order_s: float = 0.0) -> None:
-    """End this process when its standard input ends, as only the parent holds the other end of that pipe. The process
-    gets SIGTERM, and `IN_ORDER_S` to end by it."""
+    """End this process when its standard input ends, because only the parent holds the other end of that pipe. The
+    process gets SIGTERM, and `IN_ORDER_S` to end by it."""
     threading.Thread(target=_wait_for_end, args=(in_order_s,), name="parent", daemon=True).start()
 
 

@@ -76,8 +76,8 @@ class _Column(NamedTuple):
 def print_table(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], *, to: Console | None = None
 ) -> None:
-    """Print a table on standard output, or `to` another file. Unprintable characters are escaped, as a terminal would
-    obey a name that a client has chosen."""
+    """Print a table on standard output, or `to` another file. Unprintable characters are escaped, because a terminal
+    would obey a name that a client has chosen."""
     console = to or Console(width=None if sys.stdout.isatty() else _FILE_WIDTH)
     made = [
         _Column(place, [escaped(heading), *(escaped(str(row[place])) for row in rows)])

@@ -41,7 +41,7 @@ def _parse(part: str) -> Address:
 def refusals(addresses: Sequence[Address], within_s: float) -> list[str]:
     """Why no address can be connected, one reason for each; empty if one can be, or if it is not known in time.
 
-    A refused address is tried again until the time is up, as a broker there may be starting.
+    A refused address is tried again until the time is up, because a broker there may be starting.
     """
     until = time.monotonic() + within_s
     tries = [_Try(address, until) for address in addresses]

@@ -1,9 +1,9 @@
 """The topics that each source has begun to consume, by topic id: control rows of the journal.
 
-Kafka deletes a topic's offsets with it. So nothing of Kafka's says that a topic without offsets came into being after
-its source had begun, as one does that was deleted and made anew; these rows do. They also say of a topic that is still
-the same that it had offsets, which Kafka has forgotten. A row is written once where its topics begin is committed:
-after a crash in between the topic has its offsets, and the row is written then.
+Kafka deletes a topic's committed offsets with the topic. So Kafka itself cannot tell whether a topic without offsets is
+new to its source, or was deleted and created again after the source had begun. These rows tell it. They also show that
+an unchanged topic had offsets that Kafka has forgotten since. A row is written after the first offsets of its topics
+are committed. If the node crashes between the two, the topic has offsets, and the next activation writes the row.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class BegunTopic(NamedTuple):
 
     id: str
     partitions: int = 0
-    """How many partitions have had an offset; 0: the row does not say."""
+    """The number of partitions that have had an offset; 0 if the row does not have it."""
 
 
 Begun = Mapping[str, BegunTopic]
@@ -37,10 +37,10 @@ class BeginningRows(Protocol):
     """The place where the rows are kept: the control partition, or a test's memory."""
 
     def read(self) -> Mapping[str, Begun | None]:
-        """The rows by source; None: its row cannot be read. Raises OperatingError."""
+        """The rows by source; None for a row that cannot be read. Raises OperatingError."""
 
     def write(self, changed: Mapping[str, Begun | None]) -> None:
-        """Write rows by source; None deletes the row of a source that is gone. Raises OperatingError."""
+        """Write rows by source; None deletes the row of a source that no longer exists. Raises OperatingError."""
 
 
 class ControlBeginnings:
@@ -86,8 +86,8 @@ class Beginnings:
     def lost(
         self, sources: Mapping[str, SourceConfig], ids: Callable[[str], str], committed: Collection[Partition]
     ) -> dict[str, list[Partition]]:
-        """By source, the partitions of topics that it has begun whose committed offset is gone although the topic is
-        the same. `sources` are by topic, `ids` gives the id of a topic."""
+        """The partitions by source whose committed offset is lost, although the source has begun the topic and the
+        topic is the same. `sources` are by topic; `ids` gives the id of a topic."""
         known, lost = self._read(), dict[str, list[Partition]]()
         for topic, source in sources.items():
             begun = (known.get(source.name) or {}).get(topic)
@@ -101,12 +101,12 @@ class Beginnings:
 
     @property
     def anew(self) -> Collection[Partition]:
-        """Partitions whose offset is gone, and that are to begin as their source's `start` says."""
+        """Partitions whose committed offset is lost, and that begin again where their source's `start` says."""
         return self._anew
 
     def forget(self, source: str) -> None:
-        """A source goes on without what was lost of it: partitions without their offset begin anew, and a row that
-        cannot be read is written anew by `note`."""
+        """Forget what a source has lost, because an operator resumes it: partitions without their offset begin again,
+        and `note` replaces a row that cannot be read."""
         self._anew.update(self._lost.pop(source, ()))
         known = self._read()
         if source in known and known[source] is None:

@@ -110,7 +110,7 @@ class SourcesLoop:
         self._begun: set[str] = set()
         """Sources that have been consumed."""
         self._suspected: set[Partition] = set()
-        """Partitions whose committed offset was not there at the last look, although they were begun."""
+        """Partitions that had no committed offset at the last look, although they were consumed before."""
         self._patience = Patience(converter, self._taking)
         self._renewal = Renewal(self._taking, config.commit_again_s)
         self._flight: BatchUnderWay | None = None
@@ -196,7 +196,7 @@ class SourcesLoop:
         )
 
     def _note_begun(self, stopped: Collection[str]) -> None:
-        """Keep which topics are consumed now, for whoever is active next."""
+        """Note which topics are consumed now, for the node that is active next."""
         names = [source.name for source in self._routing.sources]
         begun: dict[str, dict[str, BegunTopic]] = {name: {} for name in names if name not in stopped}
         for topic, source in self._source_by_topic.items():

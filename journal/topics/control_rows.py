@@ -2,8 +2,8 @@
 
 The rows are the journal's identity, its epoch counter, releases, its destruction, hand-overs, skip requests, reports of
 nodes, routes and sources, and marks of archives and trims. An activation depends on some of them: one of these that
-cannot be read is an error. The others are advice, and one that cannot be read counts as absent: no report may hide who
-may write.
+cannot be read is an error. The others are advice, and one of these that cannot be read counts as absent, so that a bad
+report cannot block the rows that fencing needs.
 """
 
 from __future__ import annotations

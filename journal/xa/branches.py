@@ -117,6 +117,6 @@ class Branches:
         self.end(branch)
 
     def end(self, branch: Branch) -> None:
-        """Forget a branch, as it is settled."""
+        """Forget a branch that is settled."""
         branch.become(BranchState.ENDED)
         del self._by_xid[branch.xid]

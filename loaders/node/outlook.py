@@ -266,7 +266,7 @@ class Outlook:
         return row is not None and row.status.preferred
 
     def namesake(self) -> NodeStatus | None:
-        """Another running node with this node's name, if the rows show one. This uses the machine's clock, as the
+        """Another running node with this node's name, if the rows show one. This uses the machine's clock, because the
         brokers' time is unknown before this node's first report."""
         row = self.rows.nodes.get(self._settings.node)
         return None if row is None or is_gone(row, self._wall_ms()) else row.status

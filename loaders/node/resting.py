@@ -53,8 +53,8 @@ class Resting:
         return self._clock() >= self._asks_from
 
     def told_of(self, fitness: Fitness) -> Fitness:
-        """The fitness that the node reports. A node that rests is not fit, as a node that names it as successor would
-        wait for it."""
+        """The fitness that the node reports. A node that rests is not fit, because a node that names it as successor
+        would wait for it."""
         if self.rested or not fitness.fit:
             return fitness
         return replace(fitness, fit=False, why_not="its activation has just failed")

@@ -128,7 +128,8 @@ class GlobalView:
     # ---- life ------------------------------------------------------------------------------------------------------
 
     def start(self, place: str | os.PathLike[str] | Slot | None = None) -> None:
-        """Begin to follow, with the copy in a directory, or one that is held already, if not as it was made.
+        """Begin to follow. `place` is a directory for the copy, or a slot that is held already; without it, the
+        directory given to the constructor.
 
         Raises TopicError, KafkaUnavailableError, and LocalStorageError if another process has the directory.
         """

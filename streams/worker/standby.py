@@ -61,7 +61,7 @@ class StandbyCopies:
             self._copies[shard] = _Copy(shard, store, self._replica, self._open_timeout_s, self._count_again_s)
 
     def ended(self) -> dict[int, str]:
-        """The shards whose copies do not follow now, and why. For any thread."""
+        """The shards whose copies do not follow now, and the reasons. Any thread may call this."""
         return {shard: copy.ended_by for shard, copy in list(self._copies.items()) if copy.ended_by}
 
     def take(self, shard: int) -> LocalStore | None:
@@ -90,7 +90,7 @@ class _Copy:
     ) -> None:
         self.stop = threading.Event()
         self.ended_by = ""
-        """The error that ended the thread, or because of which it waits; empty: there is none."""
+        """The error that ended the thread, or for which it waits; empty if there is none."""
         self._shard = shard
         self._store = store
         self._make = replica

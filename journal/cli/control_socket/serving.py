@@ -164,7 +164,7 @@ class NodeService:
 
     @contextmanager
     def _rows(self) -> Iterator[StateRows]:
-        """Rows for one command at a time, as a node has other things to do."""
+        """Rows for one command at a time, because a node has other work to do."""
         if not self._reading.acquire(timeout=WAIT_S):
             raise FullError("others are reading this node's tables: try again")
         try:

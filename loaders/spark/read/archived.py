@@ -15,7 +15,7 @@ from loaders.spark.stored.manifest import MANIFEST_SCHEMA, Manifest, ManifestLog
 def read_archive(spark: SparkSession, path: str, journal: str | None = None) -> DataFrame:
     """The records archived up to now, of one journal or of all journals in the archive; docs/SPARK.md has the columns.
 
-    A record that no manifest names is not read, as its job was killed before the record counted. Raises
+    A record that no manifest names is not read, because its job was killed before the record counted. Raises
     MissingExtraError for an archive in Delta Lake if the session lacks Delta Lake.
     """
     root = path.rstrip("/")

@@ -73,8 +73,8 @@ class Filter:
         return json.dumps(asked, default=_as_text, sort_keys=True)
 
     def digest(self, *, remapped: bool) -> bytes:
-        """32 bytes that distinguish a replay with this filter from every other. `skip` does not change it, as a skip
-        repairs the source."""
+        """32 bytes that distinguish a replay with this filter from every other. `skip` does not change it, because a
+        skip repairs the source."""
         asked = replace(self, skip=()).to_json()
         return hashlib.sha256(f"{asked} remapped={remapped}".encode()).digest()
 

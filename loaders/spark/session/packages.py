@@ -50,7 +50,7 @@ def installed_pyspark() -> str:
 
 def not_imported(error: ImportError) -> MissingExtraError:
     """The error for a PySpark that could not be imported: none is installed, or this Python cannot import it. Raises
-    ConfigError for a version that no packages are known for, as it may lack what we import."""
+    ConfigError for a version that no packages are known for, because it may lack names that we import."""
     if any(find_spec(name) is None for name in ("pyspark", "py4j")):
         return MissingExtraError(_NOT_INSTALLED)
     version = installed_pyspark()

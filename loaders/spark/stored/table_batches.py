@@ -4,7 +4,7 @@ where the batch before it ends.
     <path>/batches/<number>.begun    the batch's offsets, before it changes any table
     <path>/batches/<number>.json     the same, once it is in all tables
 
-A file appears whole or not at all. A batch that was cut off is applied again first, with the same offsets, as some
+A file appears whole or not at all. A batch that was cut off is applied again first, with the same offsets, because some
 tables may have it already. The newest batch and the one before it are kept, for readers.
 """
 
