@@ -36,8 +36,8 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The journal against the limit, round by round. A larger ratio is better: for times it is the limit's over
-    ours."""
+    """The journal against the limit, round by round. A larger ratio is better, so for times it is the limit's time
+    divided by ours."""
 
     name: str
     unit: str

@@ -48,7 +48,7 @@ BATCHED_MESSAGES = 1_000_000
 LAG = 20_000
 """Number of messages between a send and its acknowledgement."""
 BATCH = 50
-"""Messages that are sent to a queue in one call, and acknowledged in one."""
+"""The number of messages that one call sends to a queue, and that one call acknowledges."""
 
 LOADED_QUEUES = 10_000
 LOADED_MESSAGES = 1_000_000
@@ -132,7 +132,7 @@ def _declare(store: MessageStore, number: int) -> list[QueueConfig]:
 
 
 def _batches_through_store(store: MessageStore, queues: list[QueueConfig], messages: int) -> float:
-    """Operations of the journal a second."""
+    """Returns the rate, in operations of the journal a second."""
     data = bodies()
     waiting: deque[tuple[PendingAll, str]] = deque()
     began = time.perf_counter()

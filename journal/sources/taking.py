@@ -136,7 +136,7 @@ class SourceTaking:
                 self._status.pause(paused=True)
                 room = self._store.room()
                 if room.done:
-                    self._stop.wait(_POLL_S)  # another bound than the batch's size was reached
+                    self._stop.wait(_POLL_S)  # the queue's other bounds, and not the batch's size, are the reason
                 while not room.done and not self._stop.is_set():
                     with suppress(DeadlineError):
                         room.wait(_LOOK_S)

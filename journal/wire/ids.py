@@ -58,8 +58,8 @@ def is_volatile(record_id: int) -> bool:
 
 
 def make_ids(sequence: int, virtual_shards: Sequence[int]) -> list[int]:
-    """One id in each of these virtual shards, with consecutive sequences from this one on. Raises IdsExhaustedError as
-    `make_id` does."""
+    """One id in each of these virtual shards. Their sequences are consecutive and begin with `sequence`. Raises
+    IdsExhaustedError as `make_id` does."""
     if not virtual_shards:
         return []
     make_id(sequence, 0)

@@ -22,7 +22,7 @@ from streams.worker.shard_standing import ShardState
 from streams.worker.skips import ShardSkips
 
 CHECKPOINT_WAIT_S = 1.0
-"""How long new frames of a shard wait for its checkpoint under way, together with all else that the worker does. After
+"""How long new frames of a shard wait for its checkpoint under way. All other work of the worker waits too. After
 that time the frames are left out, and read again after the checkpoint: a broker may take long to answer, and an agent
 may never return. Checkpoints that began at the same time share this limit."""
 

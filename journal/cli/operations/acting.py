@@ -258,7 +258,8 @@ class StoreReceiving:
             delivery = self._store.take(self._queue, self._holder)
             if delivery is not None:
                 return _received_line(delivery, self._store.message(delivery.message))
-            if not current or not self._journal.current:  # the queue may have messages all the same
+            # an empty answer proves nothing yet: the queue may have messages
+            if not current or not self._journal.current:
                 _wait_to_be_current(until)
             elif 0 < self._store.next_due() <= wall_ms():
                 self._store.tick()

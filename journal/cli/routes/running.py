@@ -241,7 +241,7 @@ def resume(
 
 
 def _require_stop(kafka: Kafka, settings: Settings, rows: ControlRows, shard: int, offset: int) -> RoutesReport:
-    """What the shard's worker reports of its stop. Raises RepairError if the shard is not stopped there."""
+    """The stop of the shard, as its worker reports it. Raises RepairError if the shard is not stopped there."""
     mark = newest_mark(kafka, settings, shard) if shard < rows.require_identity(settings.journal).shards else None
     if mark is None:
         raise RepairError(f"{called(settings.journal)} has no shard {shard}")

@@ -32,7 +32,8 @@ def sources_json(report: SourcesReport | None, now_ms: float) -> dict[str, Any] 
 def _source_json(source: SourceReport) -> dict[str, Any]:
     said = MessageToDict(source, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
     counts = {name: getattr(source, name) for name in ("records", "messages", "dead_letters", "lag")}
-    return {**said, **counts, "refused": dict(sorted(source.refused.items()))}  # JSON of protobuf has them as text
+    # protobuf writes 64-bit numbers as text in JSON
+    return {**said, **counts, "refused": dict(sorted(source.refused.items()))}
 
 
 def source_rows(found: dict[str, Any]) -> list[Sequence[object]]:

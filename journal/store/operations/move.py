@@ -167,7 +167,7 @@ class MoveOperations:
         nobody takes it."""
         own, settled = not tx, False
         bodiless = replace(copy, body=b"")
-        self._stream.open(bodiless, queues, tx, id)  # an error is raised here, before the first of the two steps
+        self._stream.open(bodiless, queues, tx, id)  # these checks raise errors here, before the original is locked
         tx = tx or self._transactions.begin()
         try:
             with self._core.lock:

@@ -60,7 +60,7 @@ class RocksReferenceIndex:
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
-        """The directory is emptied."""
+        """Open the index in a directory, which is emptied first."""
         directory = self._directory = Path(directory)
         self._batch = WriteBatch(raw_mode=True)
         self._lossy = WriteOptions()

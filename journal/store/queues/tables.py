@@ -16,7 +16,7 @@ DUE_MAX = 250
 LOOKED_MAX = 250
 """The most expired messages that one step looks at, to find those that still wait."""
 PASSED_MAX = 250
-"""The most expired references that one take passes."""
+"""The largest number of expired references that one take passes over."""
 SHOWN_MAX = 250
 """The most references that one step puts back after the clock was set back."""
 DROPPED_MAX = 40

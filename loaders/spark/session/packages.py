@@ -14,7 +14,7 @@ from platform import python_version
 from journal.errors import ConfigError, MissingExtraError
 
 SCALA = "2.12"
-"""The Scala version of the PySpark 3 in package indexes."""
+"""The Scala version that the packages of PySpark 3 are built for."""
 
 _DELTA: Mapping[str, str] = {
     "3.4.1": f"io.delta:delta-core_{SCALA}:2.4.0",
