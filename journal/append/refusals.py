@@ -9,7 +9,7 @@ from __future__ import annotations
 from journal.errors import JournalError
 
 _MARK = "journal_appended_nothing"
-"""The attribute that an exception has which interrupted a wait for room."""
+"""The name of the attribute that marks an exception which has interrupted a wait for room."""
 
 
 def mark_refusal(error: BaseException, refused: bool = True) -> None:

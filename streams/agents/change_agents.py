@@ -38,8 +38,8 @@ class RunState(Enum):
 
     OPENING = "opening"
     TELLING = "telling"
-    WAITING = "waiting"  # after an error, until the next try
-    STOPPED = "stopped"  # because something cannot be read
+    WAITING = "waiting"  # it waits after an error, until the next try
+    STOPPED = "stopped"  # stopped, because something cannot be read
     ENDED = "ended"
 
 

@@ -51,7 +51,8 @@ class WatchedAgent(faust.Agent):
         reason = aref.crash_reason
         if reason is None and not self.should_stop:
             self.trouble = "it has returned, and takes nothing more"
-        elif reason is not None and not isinstance(reason, asyncio.CancelledError):  # a rebalance cancels it too
+        # a rebalance also cancels the agent
+        elif reason is not None and not isinstance(reason, asyncio.CancelledError):
             self.trouble = shortened(repr(reason))
 
 

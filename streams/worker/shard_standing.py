@@ -28,8 +28,8 @@ class ShardState(Enum):
 
     RECOVERING = "recovering"
     RUNNING = "running"
-    STOPPED = "stopped"  # because something cannot be read, applied or sent
-    FENCED = "fenced"  # another worker has initialised the shard's transactional id
+    STOPPED = "stopped"  # stopped, because something cannot be read, applied or sent
+    FENCED = "fenced"  # fenced: another worker has initialised the shard's transactional id
     RELEASED = "released"
 
 

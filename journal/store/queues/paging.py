@@ -51,7 +51,8 @@ class Onlooker(Protocol):
 class PagedTables:
     """The rows, lines, schedules and index of all queues.
 
-    Two bounds count references in memory: READY and SCHEDULED ones of a queue, and all of the node.
+    Two bounds limit the references in memory: one the READY and SCHEDULED references of each queue, and one all
+    references of the node.
     """
 
     def __init__(

@@ -48,8 +48,8 @@ class ArchiveMarks:
         self._displaced = frozenset(mark.archive for mark in self._found.values())
 
     def are_behind(self, manifest: Manifest) -> bool:
-        """Whether the marks differ from the manifest: the archive is just begun, or a job was killed between
-        the two."""
+        """Whether the marks differ from the manifest: the archive has just begun, or a job was killed after it wrote
+        the manifest and before it wrote the marks."""
         said = {shard: (mark.archive, mark.offset) for shard, mark in self._found.items()}
         return said != {shard: (manifest.archive, end) for shard, end in manifest.ends().items()}
 

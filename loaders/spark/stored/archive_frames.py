@@ -99,7 +99,7 @@ class ArchiveFrames(ABC):
 
     @abstractmethod
     def forget(self, written: Written) -> None:
-        """Release the batch's rows, whatever became of the batch. Nobody reads them any more."""
+        """Release the batch's rows in memory, because nobody reads them any more."""
 
     @abstractmethod
     def left_over(self, number: int) -> LeftOver | None:
@@ -111,7 +111,7 @@ class ArchiveFrames(ABC):
 
 
 class ParquetFrames(ArchiveFrames):
-    """Files in directories of each batch's own.
+    """Parquet files. Each batch has its own directories.
 
     They are written below the journal's directory. There Spark creates a temporary directory, which it deletes
     afterwards and which no other journal uses.

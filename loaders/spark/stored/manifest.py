@@ -161,7 +161,7 @@ class ManifestLog:
     def commit(self, manifest: Manifest) -> None:
         """Make the manifest appear. Raises ArchiveError if its number exists, as another job then writes to this
         archive."""
-        # two jobs write the same manifest if one adopts the other's batch
+        # the temporary name is random: two jobs write the same manifest at once if one adopts the other's batch
         aside = self._path(f"{self._directory}/.{manifest.batch}.{secrets.token_hex(4)}.tmp")
         final = self._path(f"{self._directory}/{manifest.number:012d}.json")
         stream = aside.getFileSystem(self._conf).create(aside, True)

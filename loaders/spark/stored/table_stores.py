@@ -90,7 +90,7 @@ class TableStore(ABC):
 
 
 def superseded(stored: DataFrame | None, scope: DataFrame, fresh: DataFrame, keys: Sequence[str]) -> DataFrame | None:
-    """The keys of stored rows that are in `scope` (by its columns) and not in `fresh`."""
+    """The keys of stored rows that match `scope` in its columns, and that have no row in `fresh`."""
     if stored is None:
         return None
     of_scope = stored.join(scope, scope.columns, "left_semi").select(*keys)
