@@ -40,10 +40,11 @@ def admits(extra: str, version: str) -> bool:
 
 def resolve(extra: str) -> None:
     """Print what the ranges of an extra lead to now. Raises ConfigError for a PySpark without packages."""
+    asked = ["--dry-run", "--ignore-installed", "--no-deps", *map(str, extras()[extra])]
     with tempfile.NamedTemporaryFile(suffix=".json") as report:
-        _pip("install", "--dry-run", "--ignore-installed", "--report", report.name, f"{ROOT}[{extra}]")
+        _pip("install", "--report", report.name, *asked)
         found = {each["metadata"]["name"]: each["metadata"]["version"] for each in json.load(report)["install"]}
-    print(extra, *(f"{each.name}=={found[each.name]}" for each in extras()[extra] if each.name in found))
+    print(extra, *(f"{name}=={version}" for name, version in found.items()))
     if "pyspark" in found:
         packages(found["pyspark"])
 
