@@ -35,6 +35,7 @@ SETTINGS = {
 }
 """Dead workers are noticed soon; transactions of 40 operations are staged. Nodes have the settings that users have:
 with shorter ones, a busy machine alone would be reason enough for a failover."""
+NODES, WORKERS = 2, 2
 STANDBYS = ("worker-2",)
 """Workers that keep warm copies of the others' shards, as those of `node --with-worker` do."""
 
@@ -47,8 +48,6 @@ class Cluster:
         directory: Path,
         *,
         seed: int,
-        nodes: int = 2,
-        workers: int = 2,
         shards: int = 4,
         rate: int = 2000,
         env: Mapping[str, str] | None = None,
@@ -69,7 +68,6 @@ class Cluster:
         self._own_kafka = None if kafka else chaos_kafka(directory / "kafka", self._places, properties)
         self.kafka: Brokers = kafka or self._own_kafka
         self._env = {**SETTINGS, **(env or {})}
-        self._counts = nodes, workers
         self._rate = rate
         self.journal = ""
         self.brokers: Sequence[BrokerProcess] = []
@@ -85,9 +83,8 @@ class Cluster:
         self.brokers = [
             BrokerProcess(self.kafka, broker, self._place(f"broker-{broker}")) for broker in range(1, BROKERS + 1)
         ]
-        nodes, workers = self._counts
-        self.workers = [self._worker(f"worker-{number}") for number in range(1, workers + 1)]
-        self.nodes = [self._node(f"node-{number}") for number in range(1, nodes + 1)]
+        self.workers = [self._worker(f"worker-{number}") for number in range(1, WORKERS + 1)]
+        self.nodes = [self._node(f"node-{number}") for number in range(1, NODES + 1)]
         for process in (*self.workers, *self.nodes):
             process.start(ready=False)
         self.wait_for_active()
@@ -142,11 +139,6 @@ class Cluster:
         active = [node for node in self.nodes if node.role == "active"]
         return max(active, key=lambda node: node.epoch, default=None)
 
-    def standby(self) -> NodeProcess | None:
-        """A node that runs and is not the active one."""
-        active = self.active()
-        return next((node for node in self.nodes if node.running and node is not active), None)
-
     @property
     def acknowledged(self) -> int:
         """Operations, of all nodes in all their lives."""
@@ -178,15 +170,14 @@ class Cluster:
 
     # ---- waiting and mending -----------------------------------------------------------------------------------------
 
-    def wait_for_active(self, timeout_s: float = WAIT_TIMEOUT_S) -> NodeProcess:
-        wait_for(lambda: self.active() is not None, f"an active node ({self._where()})", timeout_s)
+    def wait_for_active(self) -> NodeProcess:
+        wait_for(lambda: self.active() is not None, f"an active node ({self._where()})")
         active = self.active()
         assert active is not None
         return active
 
-    def wait_for_standby(self, timeout_s: float = WAIT_TIMEOUT_S) -> NodeProcess:
+    def wait_for_standby(self) -> NodeProcess:
         """A node that says that it is a standby, while another is active."""
-
         found: list[NodeProcess] = []
 
         def standby() -> bool:
@@ -194,7 +185,7 @@ class Cluster:
             found[:] = [node for node in self.nodes if active is not None and node.role == "standby"]
             return bool(found)
 
-        wait_for(standby, f"a standby ({self._where()})", timeout_s)
+        wait_for(standby, f"a standby ({self._where()})")
         return found[0]
 
     def wait_for_acknowledgements(self, more: int, timeout_s: float = WAIT_TIMEOUT_S) -> None:
@@ -202,23 +193,23 @@ class Cluster:
         wanted = self.acknowledged + more
         wait_for(lambda: self.acknowledged >= wanted, f"{more} acknowledgements ({self._where()})", timeout_s)
 
-    def wait_for_members(self, timeout_s: float = WAIT_TIMEOUT_S) -> None:
+    def wait_for_members(self) -> None:
         """All brokers are members of the Kafka cluster."""
-        wait_for(lambda: len(self.members()) == BROKERS, f"{BROKERS} brokers ({self._where()})", timeout_s)
+        wait_for(lambda: len(self.members()) == BROKERS, f"{BROKERS} brokers ({self._where()})")
 
-    def wait_for_shares(self, timeout_s: float = WAIT_TIMEOUT_S) -> None:
+    def wait_for_shares(self) -> None:
         """Every worker that runs reads some of the shards, and each is read by one."""
 
         def shared() -> bool:
             shares = [worker.shards for worker in self.workers if worker.running]
             return all(shares) and sorted(shard for share in shares for shard in share) == list(range(self.shards))
 
-        wait_for(shared, f"shares of all shards ({self._where()})", timeout_s)
+        wait_for(shared, f"shares of all shards ({self._where()})")
 
-    def wait_until_left_out(self, process: Process, timeout_s: float = WAIT_TIMEOUT_S) -> None:
+    def wait_until_left_out(self, process: Process) -> None:
         """The others go on without a process that says nothing: another node is active in a newer epoch, other workers
         read its shards, the other brokers count it no more."""
-        wait_for(self._left_out(process), f"the others without {process.name} ({self._where()})", timeout_s)
+        wait_for(self._left_out(process), f"the others without {process.name} ({self._where()})")
 
     def _left_out(self, process: Process) -> Callable[[], bool]:
         if isinstance(process, NodeProcess):

@@ -28,7 +28,6 @@ class Evidence:
     uuid: bytes
     wal: list[list[Row]]
     table: list[list[Row]]
-    counters: list[Row]
 
     @property
     def shards(self) -> int:
@@ -39,10 +38,7 @@ def read_evidence(bootstrap: str, journal: str) -> Evidence:
     """Everything that is committed now."""
     control = _read(bootstrap, f"{journal}.control")[0]
     identity = Identity.FromString(next(value for _, _, key, value in control if key == b"journal" and value))
-    counters = [row for row in control if row[2] == b"epoch"]
-    return Evidence(
-        identity.journal, _read(bootstrap, f"{journal}.wal"), _read(bootstrap, f"{journal}.table"), counters
-    )
+    return Evidence(identity.journal, _read(bootstrap, f"{journal}.wal"), _read(bootstrap, f"{journal}.table"))
 
 
 def _read(bootstrap: str, topic: str) -> list[list[Row]]:

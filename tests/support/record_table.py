@@ -84,9 +84,6 @@ class RecordTable:
     def ids(self, kind: int) -> list[int]:
         return [record_id for record_id, row in self.rows.items() if row.kind == kind]
 
-    def queue_of(self, record_id: int) -> QueueConfig:
-        return self._queues[record_id]
-
     @property
     def addresses(self) -> dict[str, int]:
         return {self._names[each]: each for each in self.ids(ADDRESS)}

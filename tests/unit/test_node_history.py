@@ -175,7 +175,7 @@ def in_shard_1(change: Callable[[list[Operation]], list[Operation]]) -> list[str
     """What is wrong with a WAL whose shard 1 was changed."""
     operations = [add(1, b"1"), update(1, b"3"), update(1, b"4"), add(3, b"6"), add(5, b"11")]
     shard_0 = [add(2, b"2"), delete(2), add(4, b"7")]
-    evidence = Evidence(JOURNAL, [wal(*shard_0), wal(*change(operations))], [[], []], [])
+    evidence = Evidence(JOURNAL, [wal(*shard_0), wal(*change(operations))], [[], []])
     return order_faults(evidence, happenings([SUBMITTED], SHARDS))
 
 

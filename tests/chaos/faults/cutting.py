@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 
-from tests.chaos.cluster import Cluster
+from tests.chaos.brokers import BROKERS
+from tests.chaos.cluster import NODES, WORKERS, Cluster
 from tests.chaos.faults.delay import DelayProxy
 from tests.chaos.faults.fault import Choice, FaultOfOne
 from tests.chaos.faults.network import Host, Network
@@ -19,9 +20,9 @@ OBSERVER = "observer"
 """The host of the test itself: no fault touches it."""
 
 
-def chaos_network(brokers: int = 3, nodes: int = 2, workers: int = 2) -> Network:
+def chaos_network() -> Network:
     """A host for each process of a cluster, and one for the test. Raises NoNamespacesError."""
-    counts = {"broker": brokers, "node": nodes, "worker": workers}
+    counts = {"broker": BROKERS, "node": NODES, "worker": WORKERS}
     return Network([OBSERVER, *(f"{kind}-{n}" for kind, count in counts.items() for n in range(1, count + 1))])
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from tests.chaos.faults import namespaces
-from tests.chaos.faults.rules import TABLE, Cut, Loss, render
+from tests.chaos.faults.rules import Cut, Loss, render
 
 HUB = "hub"
 BRIDGE = "bridge"
@@ -133,10 +133,6 @@ class Network:
     def _apply(self, rules: list[Cut | Loss]) -> None:
         namespaces.run(*namespaces.command_prefix(self._hub), "nft", "-f", "-", given=render(rules))
         self._rules = rules
-
-    def dropped(self) -> str:
-        """The rules in force, as the kernel lists them: for people."""
-        return namespaces.run(*namespaces.command_prefix(self._hub), "nft", "list", "table", "bridge", TABLE)
 
     def _ends(self, host: Host) -> list[tuple[str, str]]:
         number = self.hosts.index(host)

@@ -12,15 +12,13 @@ import logging
 import os
 import secrets
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import transaction  # type: ignore[import-untyped]
 
-from journal.append.appends import Appends
-from journal.append.operations import PlainOperation
 from journal.config import load_settings
 from journal.journal import BlockingJournal
 from journal.local.journal import LocalJournal
@@ -38,6 +36,11 @@ ADDRESS = "transfers"
 TODO, DONE = "transfers/todo", "transfers/done"
 
 Step = Callable[[str], None]
+
+STORE_CALLS = {name: name for name in ("prepare", "commit", "rollback")}
+JOURNAL_CALLS = {"add": "add", "delete": "delete", "append_all": "proof"}
+TWO_PHASE_CALLS = {f"tpc_{name}": name for name in ("begin", "prepare", "commit", "rollback", "recover")}
+"""Calls that a node may die before or behind, and what their steps are called."""
 
 
 class Killer:
@@ -74,73 +77,29 @@ class SteppedWait:
         self._step(f"{self._name} durable")
 
 
-class SteppedStore:
-    """A store and its journal as the two ports of a resource, with a step on each side of every call that appends."""
+class Stepped:
+    """Another object, with a step before and behind each call of some of its methods."""
 
-    def __init__(self, store: MessageStore, journal: Appends, step: Step) -> None:
-        self._store = store
-        self._journal = journal
+    def __init__(self, inner: Any, kind: str, names: Mapping[str, str], step: Step) -> None:
+        """`names`: methods, and what their steps are called behind the `kind`."""
+        self._inner = inner
+        self._kind = kind
+        self._names = names
         self._step = step
-        self.new_id = journal.new_id
-        self.begin = store.begin
-        self.is_empty = store.is_empty
 
-    def prepare(self, tx: int, data: bytes) -> Waitable:
-        return self._stepped("store prepare", lambda: self._store.prepare(tx, data))
+    def __getattr__(self, method: str) -> Any:
+        found = getattr(self._inner, method)
+        if method not in self._names:
+            return found
+        name = f"{self._kind} {self._names[method]}"
 
-    def commit(self, tx: int, *, then: Sequence[PlainOperation] = ()) -> Waitable:
-        return self._stepped("store commit", lambda: self._store.commit(tx, then=then))
+        def stepped(*positional: Any, **named: Any) -> Any:
+            self._step(f"before {name}")
+            result = found(*positional, **named)
+            self._step(f"after {name}")
+            return SteppedWait(result, name, self._step) if hasattr(result, "wait") else result
 
-    def rollback(self, tx: int) -> Waitable:
-        return self._stepped("store rollback", lambda: self._store.rollback(tx))
-
-    def add(self, record_id: int, kind: int, data: bytes) -> Waitable:
-        return self._stepped("journal add", lambda: self._journal.add(record_id, kind, data))
-
-    def delete(self, record_id: int) -> Waitable:
-        return self._stepped("journal delete", lambda: self._journal.delete(record_id))
-
-    def append_all(self, operations: Sequence[PlainOperation]) -> Waitable:
-        return self._stepped("journal proof", lambda: self._journal.append_all(operations))
-
-    def _stepped(self, name: str, call: Callable[[], Waitable]) -> Waitable:
-        self._step(f"before {name}")
-        pending = call()
-        self._step(f"after {name}")
-        return SteppedWait(pending, name, self._step)
-
-
-class SteppedConnection:
-    """A connection's two-phase calls, with a step on each side."""
-
-    def __init__(self, connection: Any, step: Step) -> None:
-        self._connection = connection
-        self._step = step
-        self.xid = connection.xid
-        self.execute = connection.execute
-        self.close = connection.close
-
-    def tpc_begin(self, xid: Any) -> None:
-        self._stepped("begin", lambda: self._connection.tpc_begin(xid))
-
-    def tpc_prepare(self) -> None:
-        self._stepped("prepare", self._connection.tpc_prepare)
-
-    def tpc_commit(self, xid: Any = None) -> None:
-        self._stepped("commit", lambda: self._connection.tpc_commit(xid))
-
-    def tpc_rollback(self, xid: Any = None) -> None:
-        self._stepped("rollback", lambda: self._connection.tpc_rollback(xid))
-
-    def tpc_recover(self) -> Sequence[Any]:
-        found: list[Any] = []
-        self._stepped("recover", lambda: found.extend(self._connection.tpc_recover()))
-        return found
-
-    def _stepped(self, name: str, call: Callable[[], object]) -> None:
-        self._step(f"before postgres {name}")
-        call()
-        self._step(f"after postgres {name}")
+        return stepped
 
 
 class SteppedParticipant:
@@ -152,8 +111,8 @@ class SteppedParticipant:
         self._participant = participant
         self._step = step
 
-    def connect(self) -> SteppedConnection:
-        return SteppedConnection(self._participant.connect(), self._step)
+    def connect(self) -> Any:
+        return Stepped(self._participant.connect(), "postgres", TWO_PHASE_CALLS, self._step)
 
 
 class RefusedError(Exception):
@@ -194,7 +153,8 @@ class XaNode:
         records: OutcomeRecords = journal
         self._participant: Participant = postgres
         if step is not None:
-            ports = records = SteppedStore(self.store, journal, step)
+            ports = cast(Transactions, Stepped(self.store, "store", STORE_CALLS, step))
+            records = cast(OutcomeRecords, Stepped(journal, "journal", JOURNAL_CALLS, step))
             self._participant = SteppedParticipant(postgres, step)
         self.resource = XaResource(ports, records, loader.loaded, clock_ms=wall_ms)
         self.resource.start()
