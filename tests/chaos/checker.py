@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any
 
 from tests.chaos.expected import Step, Transactions, effect_of
-from tests.chaos.fold import Effect, Part, ShardState, WalFold, shard_of, stale_key
+from tests.chaos.fold import Effect, ShardState, Told, WalFold, shard_of, stale_key
 from tests.chaos.history import Activation
 from tests.chaos.tables import table_state
 
@@ -115,9 +115,8 @@ def _fold_shard(shard: int, evidence: Evidence, activations: Mapping[int, Activa
         fold.take(offset, value)
         if offset == mark.offset:
             stands = True
-            shown = _told(table)
             where = f"the tables at offset {offset}, shard {shard}"
-            _compare(fold.state, shown, fold.deleted, Kind.TABLE, where, verdict)
+            _compare(fold.state, table, fold.deleted, Kind.TABLE, where, verdict)
             if mark.rejected or mark.epoch != fold.epoch or mark.records != len(fold.state.records):
                 verdict.add(Kind.TABLE, f"shard {shard}: the mark says {str(mark).splitlines()}")
     if not stands and evidence.wal[shard]:
@@ -151,10 +150,6 @@ def _check_told(activation: Activation, verdict: Verdict) -> None:
         verdict.add(Kind.LOAD, f"{where} was completed with {completed}, not {counted}")
 
 
-Told = tuple[dict[int, dict[str, Any]], dict[int, Any]]
-"""Records by id and transactions by number, as plain values that can be compared."""
-
-
 def load_state(load: Iterable[Mapping[str, Any]], shard: int, shards: int) -> Told:
     """The shard's part of what a loader was told."""
     records: dict[int, dict[str, Any]] = {}
@@ -173,19 +168,9 @@ def load_state(load: Iterable[Mapping[str, Any]], shard: int, shards: int) -> To
     return records, parts
 
 
-def _told(state: ShardState) -> Told:
-    return {record_id: record.line() for record_id, record in state.records.items()}, {
-        tx: _told_part(part) for tx, part in state.parts.items()
-    }
-
-
-def _told_part(part: Part) -> Any:
-    return part.prepared, part.name, part.staged
-
-
 def _compare(state: ShardState, shown: Told, deleted: set[int], kind: Kind, where: str, verdict: Verdict) -> None:
     """What is shown against what the WAL says."""
-    records, parts = _told(state)
+    records, parts = state.told()
     shown_records, shown_parts = shown
     for record_id in sorted(records.keys() | shown_records.keys()):
         expected, found = records.get(record_id), shown_records.get(record_id)

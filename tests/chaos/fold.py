@@ -44,6 +44,16 @@ def prepare_effect(tx: int, name: str, staged: list[Effect]) -> Effect:
     return Effect("prepare", tx, data=f"{name} {[tuple(one) for one in staged]}")
 
 
+def plain_effect(type_: int, id_: int, kind: int, data: bytes, replaceable: bool, subject: int) -> Effect:
+    """An add, update or delete, by its fields."""
+    name = _NAMES[type_]
+    return Effect(name, id_) if name == "delete" else Effect(name, id_, kind, digest(data), replaceable, subject)
+
+
+def effect_of_operation(op: Operation) -> Effect:
+    return plain_effect(op.type, op.id, op.kind, op.data, op.replaceable, op.subject)
+
+
 def stale_key(effect: Effect) -> tuple[str, int, str]:
     """Enough of an effect to find its operation again where it took none."""
     return effect.op, effect.id, effect.data if effect.op in ("add", "update") else ""
@@ -71,10 +81,19 @@ class Part:
     name: str = ""
 
 
+Told = tuple[dict[int, dict[str, Any]], dict[int, Any]]
+"""Records by id and transactions by number, as plain values that can be compared."""
+
+
 @dataclass
 class ShardState:
     records: dict[int, RecordState] = field(default_factory=dict)
     parts: dict[int, Part] = field(default_factory=dict)
+
+    def told(self) -> Told:
+        return {record_id: record.line() for record_id, record in self.records.items()}, {
+            tx: (part.prepared, part.name, part.staged) for tx, part in self.parts.items()
+        }
 
     @property
     def prepared(self) -> dict[int, Part]:
@@ -136,7 +155,7 @@ class WalFold:
 
     def _apply(self, epoch: int, op: Operation, at: Place) -> None:
         if op.type in _NAMES:
-            effect = self._plain(op)
+            effect = effect_of_operation(op)
             if op.tx:
                 self._stage(op.tx, effect)
             else:
@@ -191,13 +210,9 @@ class WalFold:
             updates.append(effect)
 
     def _stale_key(self, op: Operation) -> tuple[str, int, str]:
-        return stale_key(self._plain(op) if op.type in _NAMES else Effect(_SETTLING.get(op.type, "marker"), op.tx))
-
-    def _plain(self, op: Operation) -> Effect:
-        name = _NAMES[op.type]
-        if name == "delete":
-            return Effect(name, op.id)
-        return Effect(name, op.id, op.kind, digest(op.data), op.replaceable, op.subject)
+        return stale_key(
+            effect_of_operation(op) if op.type in _NAMES else Effect(_SETTLING.get(op.type, "marker"), op.tx)
+        )
 
     def _fault(self, what: str) -> None:
         self.faults.append(f"WAL offset {self.offset} {what}")

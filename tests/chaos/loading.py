@@ -7,7 +7,8 @@ from dataclasses import asdict
 from typing import Any
 
 from journal.load.loading import LoadCounts, LoadedUpdate
-from journal.v1.journal_pb2 import ADD, DELETE, Mark, Operation
+from journal.v1.journal_pb2 import Mark, Operation
+from tests.chaos.fold import effect_of_operation
 from tests.chaos.history import digest
 
 
@@ -50,16 +51,8 @@ class NotingLoader:
         self._records.pop(record_id, None)
 
     def prepared(self, tx: int, data: bytes, operations: Sequence[Operation]) -> None:
-        line = {"type": "prepared", "tx": tx, "data": digest(data), "operations": [_operation(op) for op in operations]}
-        self._rest.append(line)
+        staged = [effect_of_operation(op)._asdict() for op in operations]
+        self._rest.append({"type": "prepared", "tx": tx, "data": digest(data), "operations": staged})
 
     def complete(self, counts: LoadCounts) -> None:
         self._rest.append({"type": "complete", **asdict(counts)})
-
-
-def _operation(op: Operation) -> dict[str, Any]:
-    if op.type == DELETE:
-        return {"op": "delete", "id": op.id}
-    name = "add" if op.type == ADD else "update"
-    more = {"data": digest(op.data), "replaceable": op.replaceable, "subject": op.subject}
-    return {"op": name, "id": op.id, "kind": op.kind, **more}
