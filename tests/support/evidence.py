@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,10 +11,11 @@ from journal.v1.journal_pb2 import ADD, DELETE, UPDATE, Frame, Identity, Mark
 from journal.verify import Loaded, verify_shard
 from journal.verify.state import fingerprint
 from journal.verify.wal_fold import Happening, ShardFold
+from tests.simulation.reference import Call, Verb
 from tests.support.script_model import Line
 from tests.support.topic_reader import READ_TIMEOUT_S, read_topic
 
-_TYPES = {"add": ADD, "update": UPDATE, "delete": DELETE}
+_TYPES: dict[Verb, int] = {"add": ADD, "update": UPDATE, "delete": DELETE}
 
 Row = tuple[int, int, bytes | None, bytes | None]
 """Offset, timestamp in ms, key, value."""
@@ -66,7 +66,7 @@ def verify_all(evidence: Evidence, load: Sequence[Line]) -> list[str]:
     return faults
 
 
-def order_faults(evidence: Evidence, should: Sequence[Sequence[Line]]) -> list[str]:
+def order_faults(evidence: Evidence, should: Sequence[Sequence[Call]]) -> list[str]:
     """Whether what took effect in each shard is what should have, once each and in order; and nothing was refused."""
     faults: list[str] = []
     for shard, wal in enumerate(evidence.wal):
@@ -79,17 +79,12 @@ def order_faults(evidence: Evidence, should: Sequence[Sequence[Line]]) -> list[s
         if mark.rejected or mark.stale:
             faults.append(f"shard {shard}: {mark.rejected} rejected operations, {mark.stale} stale frames")
         told = [(one.type, one.id, one.data) for one in happened]
-        wanted = [_as_told(line) for line in should[shard]]
+        wanted = [(_TYPES[call.verb], call.id, fingerprint(call.data)) for call in should[shard]]
         for place, (one, other) in enumerate(zip_longest(wanted, told)):
             if one != other:
                 faults.append(f"shard {shard}: {one} should have happened {place}th, and {other} did")
                 break
     return faults
-
-
-def _as_told(line: Line) -> tuple[int, int, bytes]:
-    """A line of a script as the fold tells it."""
-    return _TYPES[line["op"]], line["id"], fingerprint(base64.b64decode(line.get("data", "")))
 
 
 def frames_of(wal: Sequence[Row]) -> Iterator[tuple[int, Frame]]:

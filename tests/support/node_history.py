@@ -13,7 +13,9 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.support.script_model import Line, ScriptModel
+from journal.verify.state import shard_of
+from tests.simulation.reference import Call, Reference
+from tests.support.script_model import Line, ScriptModel, call_of
 
 KNOWN_NOT_WRITTEN = frozenset({"FencedError", "ClosedError"})
 """Errors of a completion that promise that the operation is not in the journal."""
@@ -167,19 +169,17 @@ def _by_key(load: Iterable[Line]) -> dict[tuple[str, int], Line]:
 # ---- what happened, shard by shard ---------------------------------------------------------------------------
 
 
-def happenings(effective: Iterable[Iterable[Line]], shards: int) -> list[list[Line]]:
+def happenings(effective: Iterable[Iterable[Line]], shards: int) -> list[list[Call]]:
     """The operations that took effect, in order, shard by shard. No transaction here deletes what it added."""
-    model = ScriptModel(shards)
-    happened: list[list[Line]] = [[] for _ in range(shards)]
+    reference = Reference()
+    happened: list[list[Call]] = [[] for _ in range(shards)]
     for lines in effective:
-        for line in lines:
-            op, tx = line["op"], line.get("tx", 0)
-            if op == "commit":
-                waiting = model.prepared[tx]["operations"] if tx in model.prepared else model.open[tx]
-            else:
-                waiting = [] if tx else [line]
-            for one in waiting:
-                happened[model.shard_of(one["id"])].append(one)
-            model.take(line)
-        model.apply([])
+        for call in map(call_of, lines):
+            effects = [] if call.tx else [call]
+            if call.verb == "commit":
+                effects = reference.transactions[call.tx].calls
+            for one in effects:
+                happened[shard_of(one.id, shards)].append(one)
+            reference.apply(call)
+        reference.new_epoch()
     return happened

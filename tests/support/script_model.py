@@ -1,4 +1,4 @@
-"""What a script should leave behind, in plain Python: dictionaries and lists, none of the product's code.
+"""What a script should leave behind: the simulation's reference, told lines of scripts; none of the product's code.
 
 Also makes scripts: random ones in which every line is allowed.
 """
@@ -8,13 +8,11 @@ from __future__ import annotations
 import base64
 import json
 import random
-from copy import deepcopy
-from dataclasses import dataclass, field
 from typing import Any
 
-Line = dict[str, Any]
+from tests.simulation.reference import Call, Reference
 
-VIRTUAL_SHARDS = 1024
+Line = dict[str, Any]
 
 
 def encode(data: bytes) -> str:
@@ -25,82 +23,53 @@ def to_text(lines: list[Line]) -> str:
     return "".join(json.dumps(line) + "\n" for line in lines)
 
 
-@dataclass
+def call_of(line: Line) -> Call:
+    """A line of a script as the reference takes it."""
+    data = base64.b64decode(line.get("data", ""))
+    more = line.get("replaceable", False), line.get("subject", 0), line.get("tx", 0)
+    return Call(line["op"], line.get("id", 0), line.get("kind", 0), data, *more)
+
+
 class ScriptModel:
     """Applies the lines of scripts; `dump` is what the command of that name should print."""
 
-    shards: int
-    records: dict[int, Line] = field(default_factory=dict)
-    open: dict[int, list[Line]] = field(default_factory=dict)
-    prepared: dict[int, Line] = field(default_factory=dict)
-    replaceable: dict[int, dict[tuple[int, int], Line]] = field(default_factory=dict)
+    def __init__(self, shards: int, reference: Reference | None = None) -> None:
+        self.reference = reference or Reference()
+        self._shards = shards
 
     def apply(self, lines: list[Line]) -> None:
         """All lines of a script, and its end: what is open and not prepared is dropped."""
         for line in lines:
             self.take(line)
-        self.open.clear()
-
-    def dump(self) -> list[Line]:
-        records = [self.records[id] for id in sorted(self.records)]
-        return records + [self.prepared[tx] for tx in sorted(self.prepared)]
-
-    def copy(self) -> ScriptModel:
-        """One that what follows here does not touch."""
-        return deepcopy(self)
-
-    def shard_of(self, number: int) -> int:
-        """The shard of a record id."""
-        return number % VIRTUAL_SHARDS % self.shards
+        self.reference.new_epoch()
 
     def take(self, line: Line) -> None:
         """One line."""
-        op, tx = line["op"], line.get("tx", 0)
-        if op == "prepare":
-            held = sorted(self.open.pop(tx, []), key=lambda line: self.shard_of(line["id"]))
-            operations = [self._as_dumped(line) for line in held]
-            data = line.get("data", "")
-            self.prepared[tx] = {"type": "prepared", "tx": tx, "data": data, "operations": operations}
-        elif op in ("commit", "rollback"):
-            waiting = self.prepared.pop(tx)["operations"] if tx in self.prepared else self.open.pop(tx)
-            for effective in waiting if op == "commit" else ():
-                self._effect(effective)
-        elif tx:
-            self.open.setdefault(tx, []).append(line)
-        else:
-            self._effect(line)
+        call = call_of(line)
+        assert call.verb != "add" or call.tx or call.id not in self.reference.records
+        self.reference.apply(call)
 
-    def _effect(self, line: Line) -> None:
-        id = line["id"]
-        if line["op"] == "add":
-            assert id not in self.records
-            kind, data = line.get("kind", 0), line.get("data", "")
-            self.records[id] = {"type": "record", "id": id, "kind": kind, "data": data, "updates": []}
-            self._slots(id).clear()
-        elif line["op"] == "delete":
-            del self.records[id]
-        else:
-            update = {"kind": line.get("kind", 0), "data": line.get("data", ""), "subject": line.get("subject", 0)}
-            slots = self._slots(id)
-            updates = self.records[id]["updates"]
-            if line.get("replaceable"):
-                slot = update["kind"], update["subject"]
-                if slot in slots:
-                    updates[:] = [other for other in updates if other is not slots[slot]]
-                slots[slot] = update
-            updates.append(update)
+    def copy(self) -> ScriptModel:
+        """One that what follows here does not touch."""
+        return ScriptModel(self._shards, self.reference.copy())
 
-    def _slots(self, id: int) -> dict[tuple[int, int], Line]:
-        """A record's replaceable updates by kind and subject."""
-        return self.replaceable.setdefault(id, {})
+    def dump(self) -> list[Line]:
+        seen = self.reference.seen(self._shards)
+        lines: list[Line] = []
+        for id, (kind, data, updates) in sorted(seen.records.items()):
+            shown = [{"kind": of, "data": encode(its), "subject": subject} for of, its, _, subject in updates]
+            lines.append({"type": "record", "id": id, "kind": kind, "data": encode(data), "updates": shown})
+        for tx, (data, operations) in sorted(seen.prepared.items()):
+            staged = [_as_dumped(*operation) for operation in operations]
+            lines.append({"type": "prepared", "tx": tx, "data": encode(data), "operations": staged})
+        return lines
 
-    def _as_dumped(self, line: Line) -> Line:
-        if line["op"] == "delete":
-            return {"op": "delete", "id": line["id"]}
-        dumped = {"op": line["op"], "id": line["id"], "kind": line.get("kind", 0), "data": line.get("data", "")}
-        if line["op"] == "update":
-            dumped |= {"replaceable": line.get("replaceable", False), "subject": line.get("subject", 0)}
-        return dumped
+
+def _as_dumped(op: str, id: int, kind: int, data: bytes, replaceable: bool, subject: int) -> Line:
+    if op == "delete":
+        return {"op": op, "id": id}
+    of_updates = {"replaceable": replaceable, "subject": subject} if op == "update" else {}
+    return {"op": op, "id": id, "kind": kind, "data": encode(data)} | of_updates
 
 
 def random_script(seed: int, lines: int, transactions: int) -> list[Line]:
