@@ -16,7 +16,7 @@ from tests.chaos.cluster import Cluster
 from tests.chaos.evidence import settled_evidence
 from tests.chaos.faults.fault import Fault, FaultOfOne
 from tests.chaos.history import Activation, read_history
-from tests.chaos.loading import NotingLoader
+from tests.chaos.loading import DigestLoader
 from tests.chaos.report import Injection, Report
 from tests.support.judgement import settings_of
 
@@ -145,7 +145,7 @@ def judge(cluster: Cluster, report: Report) -> Outcome:
 
 def final_activation(cluster: Cluster) -> Activation:
     """What a node is given that activates now."""
-    loader = NotingLoader()
+    loader = DigestLoader()
     settings = settings_of(cluster.bootstrap, cluster.journal, cluster.directory / "judge", **cluster.settings)
     with BlockingJournal(settings, copy_name="judge") as journal:
         activated = journal.activate(loader)

@@ -11,7 +11,7 @@ from journal.wire.keys import mark_key
 from tests.chaos.checker import Evidence
 from tests.chaos.fold import shard_of
 from tests.chaos.history import EPOCH_BITS, Activation, Submitted, digest
-from tests.chaos.loading import NotingLoader
+from tests.chaos.loading import DigestLoader
 from tests.support.build import JOURNAL, DictBase, frame, marker
 from tests.support.fold import fold_entries
 from tests.support.golden import WalEntry
@@ -38,7 +38,7 @@ class MadeUp:
         for shard in range(SHARDS):
             self._write(shard, [marker()])
         self._group += 1
-        loader, rows = NotingLoader(), DictBase()
+        loader, rows = DigestLoader(), DictBase()
         for shard in range(SHARDS):
             rows.write(self._rows(shard).items())
         load(rows, {shard: Mark.FromString(rows.rows[mark_key(shard)]) for shard in range(SHARDS)}, loader)

@@ -17,7 +17,7 @@ from journal.v1.journal_pb2 import Mark
 from loaders.node.node import Node
 from loaders.node.roles import Role
 from loaders.node.standing import ActiveNode
-from tests.support.followed import KeptState
+from tests.support.children.loaders import KeptState
 from tests.support.in_process import made_journal, running_worker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]

@@ -15,7 +15,7 @@ from journal.cli.reading import loaded_snapshot, opened_journal
 from journal.config import Settings
 from journal.errors import ClosedError, FencedError, GateTimeoutError, JournalError, LocalStorageError, StateError
 from journal.journal import BlockingJournal
-from tests.support.followed import KeptState
+from tests.support.children.loaders import KeptState
 from tests.support.in_process import made_journal, running_worker
 
 DEADLINE_S = 60.0

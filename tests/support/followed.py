@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 
 from journal.activate.warm_state import Following
 from journal.append.acceptance import Acceptance
@@ -11,13 +11,14 @@ from journal.errors import CallerError
 from journal.fold.engine import Fold
 from journal.limits import Limits
 from journal.load.accepted_load import load_stored
-from journal.load.loading import LoadCounts, LoadedUpdate, Loader
+from journal.load.loading import Loader
 from journal.table.replica import Replica
-from journal.v1.journal_pb2 import Frame, Mark, Operation
+from journal.v1.journal_pb2 import Frame, Mark
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.kafka import SimulatedKafka
 from tests.simulation.timeline import Timeline
 from tests.support.build import JOURNAL, START_MS, DictBase
+from tests.support.children.loaders import KeptState
 from tests.support.fold import take_entry
 from tests.support.golden import WalEntry
 
@@ -31,47 +32,6 @@ _TOPIC = {
     "min.compaction.lag.ms": str(int(COMPACTION_LAG_S * 1000)),
     "delete.retention.ms": str(int(RETENTION_S * 1000)),
 }
-_Record = tuple[int, bytes, tuple[LoadedUpdate, ...], tuple[int, int, int]]
-
-
-class KeptState:
-    """A `FollowingLoader` that keeps what it is told, and how it was told."""
-
-    def __init__(self) -> None:
-        self.records: dict[int, _Record] = {}
-        self.in_doubt: list[tuple[int, bytes, list[bytes]]] = []
-        self.counts: LoadCounts | None = None
-        self.scanned = 0
-        """Records told one by one, as a load does."""
-        self.changes = 0
-
-    def begin(self, marks: Mapping[int, Mark]) -> None: ...
-
-    def record(
-        self, record_id: int, kind: int, data: bytes, updates: Sequence[LoadedUpdate], position: tuple[int, int, int]
-    ) -> None:
-        self.scanned += 1
-        assert record_id not in self.records
-        self.records[record_id] = kind, data, tuple(updates), position
-
-    def changed(
-        self, record_id: int, kind: int, data: bytes, updates: Sequence[LoadedUpdate], position: tuple[int, int, int]
-    ) -> None:
-        assert self.counts is None
-        self.changes += 1
-        self.records[record_id] = kind, data, tuple(updates), position
-
-    def deleted(self, record_id: int) -> None:
-        assert self.counts is None
-        self.changes += 1
-        self.records.pop(record_id, None)
-
-    def prepared(self, tx: int, data: bytes, operations: Sequence[Operation]) -> None:
-        self.in_doubt.append((tx, data, [op.SerializeToString() for op in operations]))
-
-    def complete(self, counts: LoadCounts) -> None:
-        assert self.counts is None
-        self.counts = counts
 
 
 class FollowedTable:

@@ -25,7 +25,7 @@ from loaders.node.standing import ActiveNode
 from tests.chaos.crash_places import crash_in_activations
 from tests.chaos.crash_points import CrashPoints
 from tests.chaos.history import digest
-from tests.chaos.loading import NotingLoader
+from tests.chaos.loading import DigestLoader
 from tests.support.children.appending import Appending
 from tests.support.children.telling import Notes
 from tests.support.children.workload import Workload
@@ -64,7 +64,7 @@ class Owner:
 
     def on_active(self, active: ActiveNode) -> None:
         loader, epoch = active.loader, active.report.epoch
-        assert isinstance(loader, NotingLoader)
+        assert isinstance(loader, DigestLoader)
         self._notes.write(loaded=loader.lines, epoch=epoch, warm=active.report.warm)
         self.on_standby()
         self._over = threading.Event()
@@ -110,7 +110,7 @@ def append(appending: Appending, journal: BlockingJournal, notes: Notes, rate: i
 def run_node(settings: Settings, owner: Owner, notes: RoleNotes, points: CrashPoints, over: threading.Event) -> Role:
     """One node, until `over` or until it ends by itself; what it was when it was told to end."""
 
-    class Loader(NotingLoader):
+    class Loader(DigestLoader):
         """Ends at a point."""
 
         def complete(self, counts: LoadCounts) -> None:

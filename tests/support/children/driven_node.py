@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from journal.cli.stopping import stopped_by_signals
 from journal.config import load_settings
 from journal.errors import JournalError, RowError
 from journal.journal import BlockingJournal
-from journal.load.loading import LoadCounts, LoadedUpdate
-from journal.v1.journal_pb2 import Mark, Operation
+from journal.load.loading import LoadedUpdate
 from loaders.node.node import Node
 from loaders.node.standing import ActiveNode
+from tests.support.children.loaders import KeptState
 from tests.support.children.telling import obey, tell
 
 BROKEN_LOADER = "TEST_NODE_BROKEN_LOADER"
@@ -27,13 +27,8 @@ _WAIT_S = 60.0
 _LOOK_S = 0.05
 
 
-class Ids:
-    """A loader that keeps the ids of what lives."""
-
-    def __init__(self) -> None:
-        self.ids: set[int] = set()
-
-    def begin(self, marks: Mapping[int, Mark]) -> None: ...
+class RefusingState(KeptState):
+    """Takes no record if the environment says so."""
 
     def record(
         self, record_id: int, kind: int, data: bytes, updates: Sequence[LoadedUpdate], position: tuple[int, int, int]
@@ -45,14 +40,7 @@ class Ids:
     ) -> None:
         if os.environ.get(BROKEN_LOADER):
             raise RowError("this loader takes no record")
-        self.ids.add(record_id)
-
-    def deleted(self, record_id: int) -> None:
-        self.ids.discard(record_id)
-
-    def prepared(self, tx: int, data: bytes, operations: Sequence[Operation]) -> None: ...
-
-    def complete(self, counts: LoadCounts) -> None: ...
+        super().changed(record_id, kind, data, updates, position)
 
 
 class Owner:
@@ -64,10 +52,10 @@ class Owner:
         self._writing: threading.Thread | None = None
 
     def on_active(self, active: ActiveNode) -> None:
-        assert isinstance(active.loader, Ids)
+        assert isinstance(active.loader, RefusingState)
         self._journal = active.journal
         report = active.report
-        tell("active", epoch=report.epoch, warm=report.warm, ids=sorted(active.loader.ids))
+        tell("active", epoch=report.epoch, warm=report.warm, ids=sorted(active.loader.records))
 
     def on_standby(self) -> None:
         self.quiet()
@@ -117,7 +105,13 @@ class Owner:
 def main(name: str) -> None:
     settings = load_settings(None, node=name)
     owner = Owner()
-    node = Node(settings, loader=Ids, on_active=owner.on_active, on_standby=owner.on_standby, on_fenced=owner.on_fenced)
+    node = Node(
+        settings,
+        loader=RefusingState,
+        on_active=owner.on_active,
+        on_standby=owner.on_standby,
+        on_fenced=owner.on_fenced,
+    )
     commands = {"write": owner.write, "busy": owner.busy, "quiet": owner.quiet}
     with stopped_by_signals() as stop, node:
         obey(commands, stop)

@@ -1,4 +1,4 @@
-"""Loaders that keep what an activation was given, in `dump`'s form."""
+"""Loaders that keep what an activation was given."""
 
 from __future__ import annotations
 
@@ -11,31 +11,67 @@ from tests.support.children.telling import Notes
 from tests.support.node_history import Activation
 from tests.support.script_model import Line
 
+KeptRecord = tuple[int, bytes, tuple[LoadedUpdate, ...], tuple[int, int, int]]
 
-class CollectingLoader:
-    """A loader that keeps what it is told, in `dump`'s form."""
+
+class KeptState:
+    """A `FollowingLoader` that keeps what it is told, and how it was told."""
 
     def __init__(self) -> None:
-        self.lines: list[Line] = []
         self.marks: dict[int, Mark] = {}
+        self.records: dict[int, KeptRecord] = {}
+        self.in_doubt: list[tuple[int, bytes, list[Operation]]] = []
+        self.counts: LoadCounts | None = None
+        self.scanned = 0
+        """Records told one by one, as a load does."""
+        self.changes = 0
+
+    def begin(self, marks: Mapping[int, Mark]) -> None:
+        self.marks = dict(marks)
+        self.records.clear()
+        self.in_doubt.clear()
+
+    def record(
+        self, record_id: int, kind: int, data: bytes, updates: Sequence[LoadedUpdate], position: tuple[int, int, int]
+    ) -> None:
+        self.scanned += 1
+        assert record_id not in self.records
+        self.records[record_id] = kind, data, tuple(updates), position
+
+    def changed(
+        self, record_id: int, kind: int, data: bytes, updates: Sequence[LoadedUpdate], position: tuple[int, int, int]
+    ) -> None:
+        assert self.counts is None
+        self.changes += 1
+        self.records[record_id] = kind, data, tuple(updates), position
+
+    def deleted(self, record_id: int) -> None:
+        assert self.counts is None
+        self.changes += 1
+        self.records.pop(record_id, None)
+
+    def prepared(self, tx: int, data: bytes, operations: Sequence[Operation]) -> None:
+        self.in_doubt.append((tx, data, list(operations)))
+
+    def complete(self, counts: LoadCounts) -> None:
+        assert self.counts is None
+        self.counts = counts
+
+
+class CollectingLoader(KeptState):
+    """A loader that gives what it was told in `dump`'s form."""
 
     @property
     def epoch(self) -> int:
         return max(mark.epoch for mark in self.marks.values())
 
-    def begin(self, marks: Mapping[int, Mark]) -> None:
-        self.marks = dict(marks)
-        self.lines.clear()
-
-    def record(
-        self, record_id: int, kind: int, data: bytes, updates: Sequence[LoadedUpdate], position: tuple[int, int, int]
-    ) -> None:
-        self.lines.append(record_line(record_id, kind, data, updates))
-
-    def prepared(self, tx: int, data: bytes, operations: Sequence[Operation]) -> None:
-        self.lines.append(prepared_line(tx, data, operations))
-
-    def complete(self, counts: LoadCounts) -> None: ...
+    @property
+    def lines(self) -> list[Line]:
+        records = [
+            record_line(record_id, kind, data, updates)
+            for record_id, (kind, data, updates, _) in sorted(self.records.items())
+        ]
+        return records + [prepared_line(tx, data, operations) for tx, data, operations in self.in_doubt]
 
     def activation(self) -> Activation:
         """What this loaded, as the first line of an activation's history."""
@@ -50,4 +86,5 @@ class NotingLoader(CollectingLoader):
         self._notes = notes
 
     def complete(self, counts: LoadCounts) -> None:
+        super().complete(counts)
         self._notes.write(loaded=self.lines, epoch=self.epoch)

@@ -13,8 +13,8 @@ from journal.activate.copy import TableCopy
 from journal.config import load_settings
 from journal.errors import OperatingError
 from journal.journal import BlockingJournal
+from tests.support.children.loaders import KeptState
 from tests.support.children.telling import obey, tell
-from tests.support.followed import KeptState
 
 _LOOK_S = 0.02
 

@@ -26,8 +26,8 @@ from journal.wire.rows import mark_name
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.kafka import SimulatedKafka
 from tests.simulation.timeline import Timeline
+from tests.support.children.loaders import KeptState
 from tests.support.damaged import flip
-from tests.support.followed import KeptState
 from tests.support.waiting import wait_until
 
 IDENTITY = Identity(magic=MAGIC, format=FORMAT, journal=b"j" * 16, name="j", shards=1)

@@ -28,7 +28,7 @@ from journal.wire.rows import mark_name
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.kafka import SimulatedKafka
-from tests.support.followed import KeptState
+from tests.support.children.loaders import KeptState
 from tests.support.paced import PAUSE_S, PacedTimeline
 
 IDENTITY = Identity(magic=MAGIC, format=FORMAT, journal=b"j" * 16, name="j", shards=1)

@@ -24,7 +24,8 @@ from journal.v1.journal_pb2 import (
 )
 from journal.wire.keys import record_key, staged_key, transaction_key, updates_key
 from tests.support.build import START_MS, add, delete, frame, marker, prepare, update
-from tests.support.followed import COMPACTION_LAG_S, FollowedTable, KeptState
+from tests.support.children.loaders import KeptState
+from tests.support.followed import COMPACTION_LAG_S, FollowedTable
 
 MANY = 2000
 

@@ -35,7 +35,7 @@ from tests.simulation.kafka import SimulatedKafka
 from tests.simulation.producers import SimulatedPlainProducer
 from tests.simulation.readers import SimulatedReader
 from tests.support.activations import write_mark
-from tests.support.followed import KeptState
+from tests.support.children.loaders import KeptState
 from tests.support.paced import PAUSE_S, PacedTimeline
 from tests.support.waiting import wait_until
 
