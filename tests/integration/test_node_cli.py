@@ -25,7 +25,7 @@ PREFIX = "team-a."
 def names_in_kafka(bootstrap: str, journal: str) -> set[str]:
     """Topics and groups that have the journal's name in theirs."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    groups = [group.id for group in admin.list_groups(timeout=DEADLINE_S)]
+    groups = [group.group_id for group in admin.list_consumer_groups().result(DEADLINE_S).valid]
     return {name for name in (*admin.list_topics(timeout=DEADLINE_S).topics, *groups) if journal in name}
 
 

@@ -24,11 +24,11 @@ from tests.unit.streams.routes_scene import stopped, world
     [
         ({}, {}, "is not there.*--create --topic out"),
         ({OUT: {"min.insync.replicas": "2"}}, {}, "1 replicas and min.insync.replicas=2"),
-        ({OUT: {"message.timestamp.before.max.ms": "59999"}}, {}, "before.max.ms=59999.*--alter --topic out"),
+        ({OUT: {"message.timestamp.before.max.ms": "59999"}}, {}, "before.max.ms=59999.*--entity-name out"),
         (
             {OUT: {"message.timestamp.before.max.ms": str(2**63 - 1), "message.timestamp.difference.max.ms": "1000"}},
             {},
-            "difference.max.ms=1000: it may refuse.*--alter --topic out --add-config message.timestamp.difference",
+            "difference.max.ms=1000: it may refuse.*--entity-name out --add-config message.timestamp.difference",
         ),
         ({OUT: {"cleanup.policy": "compact"}}, {"key": "none"}, "is compacted: its records need a key"),
         ({OUT: {}}, {"partitioner": "partition:3"}, "has no partition 3"),
@@ -54,7 +54,7 @@ def test_a_dead_letter_topic_that_is_not_there_is_an_error_at_start() -> None:
     ("replicas", "insync", "what"),
     [
         (2, "2", "has 2 replicas, and the journal's own 3"),
-        (3, "1", "has min.insync.replicas=1, and the journal 2: .*--alter --topic out"),
+        (3, "1", "has min.insync.replicas=1, and the journal 2: .*--entity-name out"),
         (3, "2", None),
     ],
 )
