@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -340,14 +341,15 @@ def test_a_command_that_appends_and_is_ended_by_sigterm_closes_its_journal_first
     own_copy(scene, monkeypatch)
     journals: list[BlockingJournal] = []
 
-    def command() -> None:
-        with activated_journal(scene.settings, take_over=True, progress=no_progress) as (journal, _):
+    def command(servers: str) -> None:
+        settings = scene.settings.model_copy(update={"bootstrap_servers": servers})
+        with activated_journal(settings, take_over=True, progress=no_progress) as (journal, _):
             journals.append(journal)
             os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(LIMIT_S)
 
-    with pytest.raises(KeyboardInterrupt):
-        command()
+    with socket.create_server(("127.0.0.1", 0)) as somebody, pytest.raises(KeyboardInterrupt):
+        command(f"127.0.0.1:{somebody.getsockname()[1]}")
     assert [journal.state for journal in journals] == [JournalState.CLOSED]
     assert scene.released_by == scene.settings.node
 
