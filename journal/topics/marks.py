@@ -95,7 +95,10 @@ class MarkReader:
             start, end = self._reader.start_and_end(shard, timeout_s)
             if end == before:
                 if last is not None:
-                    reason = "rows and no mark: the table has lost its end; OPERATIONS says how to make it anew"
+                    reason = (
+                        "rows and no mark behind them: Kafka has lost the table's end, or somebody else wrote here; "
+                        "OPERATIONS says how to make the table anew"
+                    )
                     raise RowError(reason, topic=self._topic, partition=shard, offset=last.offset)
                 return FoundMark(Mark(shard=shard, offset=-1), -1, end, 0, 0)
             if self._clock() > until:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +66,7 @@ def test_a_body_is_taken_as_large_as_a_group_and_a_larger_one_names_the_setting(
 def consecutive(scene: SourcesScene) -> list[tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]]:
     """Committed offsets before and after each batch. Unchanged offsets are committed again now and then."""
     commits = [offsets for offsets, _ in groupby(scene.broker.commits)]
-    return list(zip(commits, commits[1:], strict=False))
+    return list(pairwise(commits))
 
 
 def test_latency_is_told_of_what_is_committed(scene: SourcesScene) -> None:
