@@ -37,4 +37,4 @@ def printable(data: bytes, limit: int = _SHOWN_BYTES) -> str:
 
 def differences_left_out(count: int) -> str:
     """A line for people if `verify` counted differences that it did not name; it says how to see them all."""
-    return f"{count:,} of the differences {'is' if count == 1 else 'are'} not named here: --differences-max 0 names all"
+    return f"{count:,} of the differences are not named here: --differences-max 0 names all"

@@ -183,6 +183,7 @@ def sleeping_job(spark: SparkSession, source: JournalSource, path: Path) -> Iter
             str(path),
             once=True,
             max_offsets=BATCH_OFFSETS,
+            kept_as=TableFormat.DELTA,
             opened=lambda _files, _kept_as: store,
         )
         try:
