@@ -106,7 +106,8 @@ class Demo:
         worker = self._start_worker("worker 2")
         node = self._start_node("node 2", plan)
         session_s = self._settings.session_timeout_ms / 1000
-        self._say(f"node 2 waits until worker 2 has the shards; brokers may give worker 1 its session, {session_s:g} s")
+        told = f"at the latest when worker 1's session ends, after {session_s:g} s"
+        self._say(f"node 2 waits at the gate until worker 2 has the shards, {told}")
         second, active = self._to_the_end(node, worker, plan, corrector)
         corrector.close()
         settled = f"committed {second.committed} days in doubt, rolled back {second.rolled_back}"
