@@ -37,7 +37,8 @@ class Room:
     def __init__(self, directory: Path, db: Rdict, tables: Sequence[Rdict]) -> None:
         self._directory = directory
         self._db: list[Rdict] = [db, db.get_column_family("default")]
-        """The database twice. The second reference is still there when all else is closed."""
+        """Two references to the same database. `close` closes the first one, and then stops RocksDB's background jobs
+        through the second one."""
         self._tables = list(tables)
         self._errors = 0
         """Number of background errors that RocksDB has recovered from. All data given to it before them is in files."""

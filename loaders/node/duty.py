@@ -96,12 +96,13 @@ def nobody_fit(to: str) -> str:
 
 
 class Duty:
-    """The rules for one node."""
+    """Decides what one node does next, as a standby or as the active node."""
 
     def __init__(
         self, name: str, *, silence_s: float, handover_s: float, lone_start_s: float, fail_back: bool = False
     ) -> None:
-        """An active node that does not say its own limit commits at least twice in every `silence_s`."""
+        """`silence_s` is how long the WAL must stand still before the active node counts as gone, unless that node said
+        its own limit."""
         self._name = name
         self._silence_s = silence_s
         self._handover_s = handover_s

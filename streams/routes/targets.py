@@ -182,7 +182,8 @@ class Targets:
         return "" if topic in self._partitions else f"topic {topic} is asked for again"
 
     def sizes(self) -> Sizes:
-        """The sizes for producers that are made now."""
+        """The size limits for producers that are made now: they follow from the settings, and from the limits of all
+        topics that are known."""
         limits = self._settings.limits
         known = list(self.bytes_max.values())
         batch = min([limits.message_bytes_max, *(size - BATCH_OVERHEAD_BYTES for size in known)])

@@ -21,19 +21,19 @@ _STATES = {
     HELD: ReferenceState.HELD,
     LOCKED: ReferenceState.LOCKED,
     SETTLING: ReferenceState.SETTLING,
-    ARRIVING: ReferenceState.LOCKED,  # the transaction that adds it locks it
+    ARRIVING: ReferenceState.LOCKED,  # a reference that a transaction adds is shown as locked by it
 }
 
 _Order = tuple[int, int]
-"""The rank and the place of a reference in its queue."""
+"""The rank of a reference, and its place in the queue within this rank."""
 
 _END: _Order = (PRIORITY_MAX + 1, 0)
 
 Turn = Callable[[], AbstractContextManager[object]]
-"""A context for one step. The state does not change inside of it."""
+"""A function that gives a context in which one step is done. The state does not change inside of it."""
 
 _AT_ONCE = 200
-"""The number of rows in memory, and in the index, that are looked at in one step."""
+"""One step looks at this many rows of each copy, and at as many references that came from the index or are in it."""
 
 
 def in_order(tables: QueueTables, entry: QueueEntry, turn: Turn) -> Iterator[ReferenceInfo]:
@@ -55,11 +55,12 @@ def in_order(tables: QueueTables, entry: QueueEntry, turn: Turn) -> Iterator[Ref
 
 
 class _Look:
-    """A queue at the time when reading it began, and how far the reading has come.
+    """Reads the references that a queue had at the time when the reading began, in steps.
 
     A step starts at a place in the order and looks at everything that may have references: the rows that existed at the
-    beginning, those admitted from the index since, and the index. It gives all references up to some place, and the
-    next step continues behind that place. So a reference that moves to or from the index meanwhile is given once.
+    beginning, the rows that came from the index since, and the index. It returns all references up to some place, and
+    the next step continues behind that place. So a reference that moves to or from the index meanwhile is returned
+    once.
     """
 
     def __init__(self, tables: QueueTables, entry: QueueEntry) -> None:
@@ -67,19 +68,20 @@ class _Look:
         self._tables = tables
         self._entry = entry
         self._next_high = tables.next_high
-        """The high half of the last place when the reading began. References that have arrived since have higher
-        places."""
+        """The high half of the place for the next reference when the reading began. The places of references that have
+        arrived since have this high half or a greater one."""
         self._from: _Order = (0, 0)
-        """All references before this place have been given."""
+        """All references before this place have been returned."""
         self._copied = [_Copied(chain(*[line.rows() for line in entry.lines]))]
         self._admitted: list[tuple[_Order, int]] = []
-        """A heap of places that are still to come, with their rows."""
+        """A heap of (place, row) pairs: rows that came from the index, and whose places the reading has not reached."""
         self._readmitted: set[int] = set()
-        """Rows that were admitted from the index since. A copied number of such a row stood for another reference."""
+        """Rows that came from the index after the reading began. If the number of such a row was copied earlier, it
+        meant another reference then."""
         tables.onlookers.add(self)
 
     def keys(self, rows: Sequence[int], turn: Turn) -> list[tuple[_Order, int]]:
-        """The places of the rows that are still in the queue, with the rows."""
+        """The (place, row) pairs of the given rows that still hold a reference of the queue."""
         with turn():
             return self._keys(rows)
 
@@ -95,7 +97,7 @@ class _Look:
                 heappush(self._admitted, (order, row))
 
     def tell(self) -> list[ReferenceInfo]:
-        """The next references, found in one step. There may be none although the reading is not over."""
+        """Do one step: returns the next references. The result may be empty although the reading is not over."""
         found: dict[_Order, int | Paged] = {}
         until = _END
         if not self._entry.gone:
@@ -108,7 +110,7 @@ class _Look:
         return [self._told(found[order]) for order in told]
 
     def _look_at_copied(self, copied: _Copied, found: dict[_Order, int | Paged]) -> _Order:
-        """Look at copied rows. Like the next two methods it returns the place before which all references are found."""
+        """Look at copied rows. Returns the place before which all references in them have been found."""
         rows, more = copied.next()
         keys = [key for key in self._keys(rows) if key[0] >= self._from]
         copied.keep([row for _, row in keys])
@@ -139,7 +141,7 @@ class _Look:
         return _behind(_order_of_paged(part[-1])) if len(part) == _AT_ONCE else _END
 
     def _keys(self, rows: Iterable[int]) -> list[tuple[_Order, int]]:
-        """The places of the rows that still hold the same reference, with the rows."""
+        """The (place, row) pairs of the given rows that still hold the same reference."""
         there = [row for row in rows if row not in self._readmitted and self._is_there(row)]
         return [(_order(self._tables, row), row) for row in there]
 
@@ -157,7 +159,7 @@ class _Look:
 
 
 class _Copied:
-    """Rows that are looked at until the reference of each was given or is gone."""
+    """Copied rows of a queue. A row leaves when the reference in it has been returned or is gone."""
 
     def __init__(self, rows: Iterable[int]) -> None:
         self._ahead: list[int] = []
@@ -169,7 +171,7 @@ class _Copied:
         return self._ahead, len(self._ahead) == _AT_ONCE
 
     def keep(self, rows: list[int]) -> None:
-        """Keep the rows from `next` on; the references before were given or are gone."""
+        """Keep the rows from `next` on; the references before were returned or are gone."""
         self._ahead = rows
 
 

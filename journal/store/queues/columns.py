@@ -12,8 +12,8 @@ from functools import lru_cache
 from typing import TypeVar
 
 _SAMES_KEPT = 32
-"""The number of equal columns that are kept for reuse. Most runs have the same length, and most columns get the same
-value (zero, a state)."""
+"""The number of columns of equal values that are kept for reuse. Most runs have the same length, and most columns get
+the same value (zero, a state)."""
 
 _Column = TypeVar("_Column", "array[int]", bytearray)
 

@@ -16,7 +16,7 @@ _ROW_MASK = (1 << _ROW_BITS) - 1
 _STALE_MIN = 64
 _MOVED_AT_ONCE = 8
 _PASSED_MAX = 500
-"""Outdated entries that one call removes at most."""
+"""The most outdated entries that one call removes."""
 
 
 class Deadlines:
@@ -36,7 +36,7 @@ class Deadlines:
         self._time_of = time_of
 
     def add(self, row: int, time: int) -> None:
-        """Note that the current time of a row is `time`."""
+        """Add an entry, because a row has a new time."""
         self.count += 1
         heappush(self._heap, time << _ROW_BITS | row)
         if self._left:
@@ -58,7 +58,7 @@ class Deadlines:
         return self._time_of(entry & _ROW_MASK) == entry >> _ROW_BITS
 
     def remove(self) -> None:
-        """Note that the time of a row is outdated."""
+        """Count one entry less, because the time of a row has changed or the row is freed."""
         self.count -= 1
 
     def next(self) -> int:
@@ -75,7 +75,7 @@ class Deadlines:
     def pop(self, now_ms: int, limit: int) -> tuple[list[int], bool]:
         """Up to `limit` rows whose time has come, the earliest first, and whether there may be more.
 
-        These rows stay counted until `remove`.
+        Their entries count until the owner calls `remove` for each.
         """
         rows: dict[int, None] = {}
         for _ in range(limit + _PASSED_MAX):

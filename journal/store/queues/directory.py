@@ -42,27 +42,27 @@ class QueueDirectory:
             raise AddressExistsError(f"address {name!r} exists")
 
     def add_address(self, record_id: int, name: str, duplicate_window: int = 0) -> AddressEntry:
-        """Raises AddressExistsError."""
+        """Add an address. Raises AddressExistsError if its name is taken."""
         self.require_new_address(name)
         entry = AddressEntry(record_id, name, duplicate_window)
         self._addresses[name] = self._address_of[record_id] = entry
         return entry
 
     def unused_address(self, name: str) -> AddressEntry:
-        """An address without queues. Raises AddressMissingError, AddressInUseError."""
+        """The address of this name, which has no queues. Raises AddressMissingError, AddressInUseError."""
         entry = self.address(name)
         if entry.queues:
             raise AddressInUseError(f"address {name!r} has {entry.queues} queues")
         return entry
 
     def remove_address(self, name: str) -> AddressEntry:
-        """Raises AddressMissingError, AddressInUseError."""
+        """Remove an address without queues. Raises AddressMissingError, AddressInUseError."""
         entry = self.unused_address(name)
         del self._addresses[name], self._address_of[entry.record_id]
         return entry
 
     def address(self, name: str) -> AddressEntry:
-        """Raises AddressMissingError."""
+        """The address of this name. Raises AddressMissingError."""
         entry = self._addresses.get(name)
         if entry is None:
             raise AddressMissingError(f"there is no address {name!r}")
@@ -119,14 +119,14 @@ class QueueDirectory:
             del self._bindings[binding_id]
 
     def queue(self, name: str) -> QueueEntry:
-        """Raises QueueMissingError."""
+        """The queue of this name. Raises QueueMissingError."""
         record_id = self._queue_ids.get(name)
         if record_id is None:
             raise QueueMissingError(f"there is no queue {name!r}")
         return self._tables.queues[record_id]
 
     def queue_of(self, record_id: int) -> QueueEntry:
-        """Raises QueueMissingError."""
+        """The queue with this record id. Raises QueueMissingError."""
         entry = self._tables.queues.get(record_id)
         if entry is None or entry.gone:
             raise QueueMissingError(f"there is no queue {record_id}")
@@ -137,7 +137,7 @@ class QueueDirectory:
         return entry is None or entry.gone
 
     def has_queue(self, record_id: int) -> bool:
-        """Whether the queue exists; during a load, whether it was told."""
+        """Whether the queue exists; during a load, whether it was loaded already."""
         entry = self._tables.queues.get(record_id)
         return entry is not None and self._queue_ids.get(entry.config.name) == record_id
 
@@ -151,27 +151,27 @@ class QueueDirectory:
     # ---- bindings --------------------------------------------------------------------------------------------------
 
     def add_binding(self, record_id: int, queue_id: int, key: str = "", filter: str = "") -> BindingEntry:
-        """Raises QueueMissingError."""
+        """Add a binding of a queue. Raises QueueMissingError."""
         self.queue_of(queue_id)
         binding = self._bindings[record_id] = BindingEntry(record_id, queue_id, key, filter)
         self._bindings_of.setdefault(queue_id, {})[record_id] = None
         return binding
 
     def binding(self, record_id: int) -> BindingEntry:
-        """Raises StoreError if there is none of that id."""
+        """The binding with this record id. Raises StoreError if there is none."""
         binding = self._bindings.get(record_id)
         if binding is None:
             raise StoreError(f"there is no binding {record_id}")
         return binding
 
     def remove_binding(self, record_id: int) -> BindingEntry:
-        """Raises StoreError if there is none of that id."""
+        """Remove the binding with this record id. Raises StoreError if there is none."""
         binding = self.binding(record_id)
         del self._bindings[record_id], self._bindings_of[binding.queue_id][record_id]
         return binding
 
     def bindings(self, queue_id: int) -> list[BindingEntry]:
-        """Raises QueueMissingError."""
+        """The bindings of a queue. Raises QueueMissingError."""
         self.queue_of(queue_id)
         return [self._bindings[record_id] for record_id in self._bindings_of.get(queue_id, ())]
 

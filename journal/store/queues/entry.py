@@ -71,7 +71,7 @@ class QueueEntry:
     def __init__(
         self, record_id: int, config: QueueConfig, table: References, first: Callable[[QueueEntry, Line], int]
     ) -> None:
-        """`first` returns the row of the first reference of a line, or -1."""
+        """`first` returns the row of the first reference of a line, or -1 for an empty line."""
         self.record_id = record_id
         self.config = config
         self.counts = [0] * 6
@@ -85,7 +85,7 @@ class QueueEntry:
         self.lines: list[Line] = []
         """Lines in delivery order."""
         self.away: set[int] = set()
-        """Rows that are in no line's order, because they are not READY, or were passed as expired."""
+        """Rows that are in no line's order, because they are not READY, or a take has passed over them as expired."""
         self.runs: dict[int, Sequence[int]] = {}
         """Further rows that are in no line's order: runs, whose rows arrived or leave together, by the first row of
         each run.
@@ -111,7 +111,8 @@ class QueueEntry:
         return chain(self.away, *self.runs.values())
 
     def not_away(self, row: int) -> None:
-        """Note that a row is in a line's order, or is gone. The other rows of its run leave one by one from now on."""
+        """Called when a row joins a line's order or is gone. If it was a row of a run, the other rows of the run are
+        tracked one by one from now on."""
         if row in self.away:
             self.away.remove(row)
             return

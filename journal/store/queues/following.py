@@ -1,8 +1,8 @@
 """How a loaded QueueState follows the journal: messages that change or are deleted, and queues that are destroyed.
 
-Every changed message is told as a whole, and compared with the state. An unchanged reference stays in its place; any
-other is removed and added again. All work is done at once, except the work of `load_complete`, so the cost of that does
-not grow with the number of changes.
+Every changed message is given as a whole, and compared with the state. An unchanged reference stays in its place; any
+other is removed and added again. Each change is applied completely as soon as it is given, so the cost of
+`load_complete` does not grow with the number of changes.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class QueueFollowing(QueueLoading):
         if state == READY:
             line = tables.line_of(entry, row)
             line.leave(row, SETTLING)
-            line.first()  # this drops rows that have left from the front, because nobody takes messages from this line
+            line.first()  # this drops rows at the front that have left the line, because nobody takes messages from it
         elif state == SCHEDULED:
             tables.schedule.remove()
         entry.counts[state] -= 1

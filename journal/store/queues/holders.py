@@ -18,7 +18,8 @@ class QueueHolders(QueueFollowing):
         return self._held_of(self._tables.holds.rows(holder))
 
     def rows_of(self, holder: str) -> Sequence[int]:
-        """The rows of all references that a holder holds, for `let_go`. It is fast for each row."""
+        """The rows of all references that a holder holds. The caller gives them to `let_go`, all at once or in
+        parts."""
         return self._tables.holds.rows(holder)
 
     def let_go(self, holder: str, rows: Iterable[int], *, counts: bool) -> list[tuple[int, int]]:
@@ -63,7 +64,8 @@ class QueueHolders(QueueFollowing):
         return self._tables.holds.over_counts(row)
 
     def reattach(self, holder: str) -> Sequence[int]:
-        """Note that a holder has come back for all its references. Returns the rows, for `held_of`."""
+        """Called when a holder has come back for all its references: none of them is held over any more. Returns their
+        rows; the caller gives them to `held_of`."""
         self._tables.holds.claim_all(holder)
         return self.rows_of(holder)
 
@@ -74,8 +76,8 @@ class QueueHolders(QueueFollowing):
         return [held for held in own if self.has_queue(held[1])]
 
     def claim(self, message_id: int, queue_id: int, holder: str) -> None:
-        """Note that a holder has come back for one reference, if it holds that. Raises QueueMissingError,
-        MessageMissingError."""
+        """Called when a holder has come back for one reference: it is not held over any more. Does nothing if another
+        holder holds it. Raises QueueMissingError, MessageMissingError."""
         _, row = self._present(message_id, queue_id)
         if self._tables.holds.holder(row) == holder:
             self._tables.holds.claim(row)

@@ -61,7 +61,8 @@ class Holds:
     # ---- held over -------------------------------------------------------------------------------------------------
 
     def hold_all_over(self) -> None:
-        """Hold over all held rows after a load. It is not known whether their messages were delivered."""
+        """Hold over all held rows after a load. Their release does not count as a delivery, because it is not known
+        whether their messages were delivered."""
         self._over = {holder: dict.fromkeys(rows, False) for holder, rows in self._rows.items()}
         self._rows = {}
 
@@ -72,14 +73,14 @@ class Holds:
         self._over.setdefault(holder, {})[row] = counts
 
     def claim(self, row: int) -> None:
-        """Note that the holder of a row has come back for it."""
+        """Called when the holder of a row has come back for it: the row is not held over any more."""
         holder = self._holder[row]
         if row in self._over.get(holder, ()):
             self._take_out(row, holder)
             self._rows.setdefault(holder, {})[row] = None
 
     def claim_all(self, holder: str) -> None:
-        """Note that a holder has come back for all its rows."""
+        """Called when a holder has come back for all its rows: none of them is held over any more."""
         over: dict[int, Any] | None = self._over.pop(holder, None)
         if over is not None:
             # mostly the holder has acquired nothing since, so its dictionary can be taken over

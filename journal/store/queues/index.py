@@ -22,7 +22,8 @@ class Paged(NamedTuple):
     expires: int
     data: bytes
     passed: bool = False
-    """Whether it has expired before it could be taken. It is then READY, but only `expired` gives it."""
+    """Whether a take has passed over this reference as expired. It is then READY, but `page` leaves it out and only
+    `expired` returns it."""
 
 
 class ReferenceIndex(Protocol):
@@ -34,7 +35,7 @@ class ReferenceIndex(Protocol):
     def put(self, paged: Paged) -> None: ...
 
     def page(self, queue: int, rank: int, limit: int) -> list[Paged]:
-        """Take the first READY references out of the index, without those that were passed as expired."""
+        """Take the first READY references out of the index, without those that a take has passed over as expired."""
 
     def due(self, now_ms: int, limit: int) -> list[Paged]:
         """The SCHEDULED references that are due by now, the earliest first."""
@@ -44,11 +45,11 @@ class ReferenceIndex(Protocol):
 
     def expired(self, now_ms: int) -> Iterator[tuple[int, int]]:
         """The (message, queue) pairs that have expired by now, the earliest first. A reference that leaves meanwhile
-        may still be given."""
+        may still be in the result."""
 
     def passed(self, now_ms: int, limit: int) -> list[Paged]:
-        """The references that were passed as expired although they have not expired by now; the one that expires last
-        comes first."""
+        """The references that a take has passed over as expired, but that have not expired at this time, because the
+        clock was set back. The one that expires last comes first."""
 
     def find(self, message: int) -> list[Paged]:
         """All references of a message."""
@@ -58,5 +59,5 @@ class ReferenceIndex(Protocol):
     def scan(self, queue: int, rank: int = 0, place: int = 0) -> list[Iterator[Paged]]:
         """The references of a queue from a place on, in runs, each in delivery order.
 
-        A reference that comes or leaves meanwhile may be given or not.
+        A reference that comes or leaves meanwhile may be in the result or not.
         """

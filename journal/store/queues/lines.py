@@ -123,7 +123,7 @@ class Line:
         fill(numbers, rows, array(numbers.typecode, [block.number]) * len(rows))
 
     def load(self, row: int, place: int) -> None:
-        """Add a row at the end during a load, whatever its place; `sort` is called after the load."""
+        """Add a row at the end during a load, without regard to its place; `sort` is called after the load."""
         if place < self._last:
             self._in_order = False
         self.append(row, place)
@@ -136,7 +136,8 @@ class Line:
                 self.append_all(array("i", rows), self._table.place(rows[-1]))
 
     def insert(self, row: int, place: int) -> None:
-        """Add a row at its place: the arrivals of one checkpoint are told in no order."""
+        """Add a row at its place. A load that follows the journal needs this, because the references of one checkpoint
+        come in no order."""
         if self.is_behind(place):
             self.append(row, place)
         else:
@@ -153,7 +154,8 @@ class Line:
             self._put_beside(row)
 
     def _put_beside(self, row: int) -> None:
-        """Put a row beside the order, into the first block that ends behind it. Rows mostly come back in order."""
+        """Put a row beside the order, into the first block whose last place is behind the row's. Rows mostly come back
+        in order."""
         beside, place_of = self._beside, self._table.place
         place = place_of(row)
         at = bisect_left(beside, place, key=lambda block: place_of(block.rows[-1]))
@@ -220,7 +222,8 @@ class Line:
             self._end(block)
 
     def pop_last(self) -> int:
-        """Remove the last READY row of the order and return it; -1 if there is none. Its state stays READY."""
+        """Take the last READY row out of the order. Returns the row, whose state stays READY, or -1 if the order has no
+        READY row."""
         flags, order = self._table.flags, self._order
         while True:
             block = order[-1]
@@ -240,7 +243,8 @@ class Line:
             del self._block_of[order.pop().number]
 
     def leave(self, row: int, state: int) -> None:
-        """Note that a row is not READY any more, wherever it is."""
+        """Set the state of a row that is not READY any more, whether the row is in the order, beside it, or in no
+        block."""
         table = self._table
         if not table.flags[row] & QUEUED:
             table.flags[row] = state
@@ -249,8 +253,8 @@ class Line:
         self._left(self._block_of[table.block[row]], 1)
 
     def left(self, rows: Sequence[int]) -> None:
-        """Note that these rows, in the order or beside it, are not READY any more. Hot path: mostly one block has them
-        all."""
+        """Called when these rows, in the order or beside it, are not READY any more. Hot path: mostly one block has
+        them all."""
         numbers = gather(self._table.block, rows)
         if numbers.count(numbers[0]) == len(rows):
             self._left(self._block_of[numbers[0]], len(rows))

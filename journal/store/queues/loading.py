@@ -1,10 +1,10 @@
 """How a load fills a QueueState. Messages come in any order, each with its references. Lines are sorted only once: at
 the end, or before the state begins to follow the journal (`journal.store.queues.following`).
 
-A reference may be told before its queue. It is kept until the end of the load; if the queue was not told by then, the
-reference counts as settled. When a queue outgrows the memory bounds, all its READY references move to the index, and
-new ones go there too as long as the index has references of that queue. So a load needs no more memory than the loaded
-state.
+A reference may be loaded before its queue. It is kept until the end of the load; if its queue was not loaded by then,
+the reference counts as settled. When a queue outgrows the memory bounds, all its READY references move to the index,
+and new ones go there too as long as the index has references of that queue. So a load needs no more memory than the
+loaded state.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class LoadedReference(NamedTuple):
 
     queue: int
     place: int
-    """The place of the reference: `place_of` the position of its ROUTE."""
+    """The reference's place in its queue, which `place_of` computes from the position of its ROUTE."""
     holder: str = ""
     deliveries: int = 0
     due: int = 0
 
 
 NOWHERE = (LoadedReference(NO_QUEUE, 0),)
-"""The references of a message that has none: one entry with the queue NO_QUEUE."""
+"""The references of a message that has none: one entry, whose queue is NO_QUEUE."""
 
 
 def place_of(position: tuple[int, int, int]) -> int:

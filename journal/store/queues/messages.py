@@ -94,7 +94,7 @@ class QueueMessages(QueueDirectory):
             table.delete(row)
 
     def message(self, message_id: int) -> MessageEntry:
-        """Raises MessageMissingError."""
+        """The facts about a message. Raises MessageMissingError."""
         table = self._references
         row = table.row_of.get(message_id)
         if row is None:
@@ -136,9 +136,8 @@ class QueueMessages(QueueDirectory):
         address_id, priority, durable, size, timestamp, chunks, due, _, _ = paged_facts(paged.data)
         address = self._address_of.get(address_id)
         name = address.name if address is not None else self._address_by_queues([each.queue for each in everywhere])
-        living = sum(
-            paged.queue in self._queues for paged in everywhere
-        )  # references in removed queues count too, as in `live`
+        # a queue that is being removed is still in `_queues`, so its references count here, as they do in `live`
+        living = sum(paged.queue in self._queues for paged in everywhere)
         return MessageEntry(message_id, name, priority, size, paged.expires, timestamp, due, durable, living, chunks)
 
     def _address_by_queues(self, queue_ids: Sequence[int]) -> str:
@@ -148,7 +147,7 @@ class QueueMessages(QueueDirectory):
     # ---- arriving ----------------------------------------------------------------------------------------------------
 
     def route(self, message_id: int, queue_id: int, *, due: int = 0, tx: int = 0) -> None:
-        """Note that a route is accepted. The reference is ARRIVING, and cannot be delivered yet.
+        """Called when a route is accepted: the queue gets an ARRIVING reference, which cannot be delivered yet.
 
         Raises what `require_routable` raises.
         """
@@ -213,7 +212,7 @@ class QueueMessages(QueueDirectory):
         entry.away.add(row)
 
     def arrive(self, message_id: int, queue_id: int) -> None:
-        """Note that a route is durable (or its transaction is committed). The reference becomes READY or SCHEDULED,
+        """Called when a route is durable (or its transaction is committed): the reference becomes READY or SCHEDULED,
         behind all others of its priority.
 
         Raises MessageMissingError if there was no route.
@@ -278,7 +277,7 @@ class QueueMessages(QueueDirectory):
             entry.line(PRIORITY_MAX - (marks[message_row] & PRIORITY)).append(row, place << 64)
 
     def withdraw(self, message_id: int, queue_id: int) -> bool:
-        """Note that a route is rolled back. True if the message has no reference left; it stays known until `forget`.
+        """Called when a route is rolled back. True if the message has no reference left; it stays known until `forget`.
 
         Raises MessageMissingError if there was no route.
         """
@@ -311,7 +310,7 @@ class QueueMessages(QueueDirectory):
     # ---- look-ups with errors ---------------------------------------------------------------------------------------
 
     def _present(self, message_id: int, queue_id: int) -> tuple[QueueEntry, int]:
-        """The queue and the row of a reference that is neither arriving nor being settled."""
+        """The queue of a reference and its row, if the reference is neither arriving nor being settled."""
         entry, table = self.queue_of(queue_id), self._references
         message_row = table.row_of.get(message_id, -1)
         row = table.find(message_row, queue_id) if message_row >= 0 else -1

@@ -45,7 +45,7 @@ class Onlooker(Protocol):
     """A reader that reads a queue in several steps."""
 
     def admitted(self, paged: Paged, row: int) -> None:
-        """Note that a reference of any queue is in memory from now on, and no longer in the index."""
+        """Called when a reference of any queue has come from the index into memory."""
 
 
 class PagedTables:
@@ -74,13 +74,13 @@ class PagedTables:
         self.overdue: OrderedDict[int, None] = OrderedDict()
         """Messages that are known to have expired."""
         self.passed = Deadlines(self._passed_time())
-        """Rows in memory that were passed as expired, sorted by `latest_first` of the time."""
+        """Rows in memory that a take has passed over as expired, sorted by `latest_first` of the time."""
         self.passed_until = 0
-        """The latest expiry time of passed references, also in the index. If the clock shows an earlier time, it was
-        set back."""
+        """The latest expiry time of the references that a take has passed over as expired, in memory or in the index.
+        If the clock shows an earlier time, it was set back, and some of them have not expired after all."""
         self.showing_since = 0
-        """When a batch of passed references was put back after the clock was set back, if more batches must follow;
-        else 0."""
+        """When a batch of references that a take had passed over was put back after the clock was set back, if more
+        batches must follow; else 0."""
         self.passing: dict[int, int] = {}
         """Queues in which a take stopped among expired messages, with the time since which the next one has expired."""
         self.next_high = 1
@@ -128,7 +128,8 @@ class PagedTables:
         return in_queue >= self._queue_in_memory_max or self.references.references >= self._arrivals_max
 
     def may_fill(self, entry: QueueEntry, count: int) -> bool:
-        """Whether `count` more references may exceed the bounds of this queue, or some are paged out already."""
+        """Whether `count` more references may exceed the bounds of this queue, or whether some of its references are
+        paged out already."""
         in_queue = entry.counts[READY] + entry.counts[SCHEDULED] - entry.paged
         return (
             entry.paged > 0
@@ -297,14 +298,14 @@ class PagedTables:
         return row
 
     def set_aside(self, entry: QueueEntry, row: int, expires: int) -> None:
-        """Note that a READY row that is in no line was passed, because it has expired."""
+        """Keep a READY row that a take has passed over because it has expired. The row is in no line."""
         entry.away.add(row)
         self.passed.add(row, latest_first(expires))
         self.passed_until = max(self.passed_until, expires)
 
     def take_due(self, now_ms: int, limit: int) -> int:
-        """Make those references in the index READY that are due by now; they stay there or come to memory. Returns how
-        many."""
+        """Make the references in the index that are due by now READY. Each stays in the index or comes to memory.
+        Returns their number."""
         assert self.index is not None
         batch = self.index.due(now_ms, limit)
         for paged in batch:
@@ -316,9 +317,10 @@ class PagedTables:
         return len(batch)
 
     def take_passed(self, now_ms: int, limit: int) -> int:
-        """Put passed references of the index back that have not expired after all, because the clock was set back.
+        """After the clock was set back, references that a take has passed over as expired may not have expired. Put
+        some of them back from the index into their lines, and return their number.
 
-        They are in their lines again, in the index or in memory. Returns how many.
+        Each stays in the index or comes to memory.
         """
         assert self.index is not None
         batch = self.index.passed(now_ms, limit)
@@ -370,7 +372,7 @@ class PagedTables:
         return orphans
 
     def forgotten(self, message_id: int) -> list[Paged]:
-        """The references in the index of a message that is not in memory and whose queues are removed."""
+        """All references of a message in the index, also those of removed queues."""
         return self.index.find(message_id) if self.paged and self.index is not None else []
 
     def forget_paged(self, message_id: int) -> bool:

@@ -184,7 +184,7 @@ class References:
         return bool(self.marks[row] & DELETED)
 
     def delete(self, row: int) -> None:
-        """Mark a message as deleted, because its last reference is acknowledged."""
+        """Give a message the flag DELETED, because its last reference is acknowledged."""
         self.marks[row] |= DELETED
 
     # ---- references ------------------------------------------------------------------------------------------------
@@ -327,13 +327,13 @@ class References:
                 self._free_references.rows.append(row)
 
     def unqueue(self, row: int) -> None:
-        """Note that a line has dropped a row."""
+        """Called when a line has dropped a row. If the row is free, it can be used again from now on."""
         state = self.flags[row] = self.flags[row] & STATE
         if state == FREE:
             self._free_references.rows.append(row)
 
     def unqueue_all(self, rows: Sequence[int]) -> None:
-        """Note that a line has dropped these rows."""
+        """Called when a line has dropped these rows. Those that are free can be used again from now on."""
         if not rows:
             return
         rows, flags = together(rows), self.flags

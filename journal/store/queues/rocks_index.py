@@ -72,7 +72,7 @@ class RocksReferenceIndex:
         self._failure: LocalStorageError | None = None
         self._clear()
         self._db: Rdict = self._do("open", lambda: Rdict(str(directory), store_options(STORE_FILES)))
-        # a reference of its own, as `Room` closes each table before the database
+        # `default` is a reference of its own, because `Room` closes each table before the database
         self._room = Room(directory, self._db, [self._db.get_column_family("default")])
 
     def _clear(self) -> None:
@@ -147,7 +147,8 @@ class RocksReferenceIndex:
     # ---- reading ---------------------------------------------------------------------------------------------------
 
     def page(self, queue: int, rank: int, limit: int) -> list[Paged]:
-        """Take the first READY references of a line out of the index, without those that were passed as expired."""
+        """Take the first READY references of a line out of the index, without those that a take has passed over as
+        expired."""
         prefix = _line_prefix.pack(_REFERENCE, queue, rank)
         found = [_paged(key, value) for key, value in self._rows(prefix, limit)]
         for paged in found:
@@ -171,7 +172,7 @@ class RocksReferenceIndex:
 
     def expired(self, now_ms: int) -> Iterator[tuple[int, int]]:
         """The (message, queue) pairs that have expired by now, the earliest first. A reference that leaves meanwhile
-        may still be given."""
+        may still be in the result."""
         stop = _message_prefix.pack(_EXPIRES, now_ms + 1)
         rows = self._rows(_EXPIRES, _CHUNK_ROWS, stop)
         while rows:
@@ -181,8 +182,8 @@ class RocksReferenceIndex:
             rows = self._chunk(rows[-1][0] + b"\0", stop, _CHUNK_ROWS)
 
     def passed(self, now_ms: int, limit: int) -> list[Paged]:
-        """The references that were passed as expired although they have not expired by now; the one that expires last
-        comes first."""
+        """The references that a take has passed over as expired, but that have not expired at this time, because the
+        clock was set back. The one that expires last comes first."""
         stop = _message_prefix.pack(_PASSED_BY, _LOW - now_ms)
         messages = [_MESSAGE + key[9:] for key, _ in self._rows(_PASSED_BY, limit, stop)]
         return [self._found(key, self._get(key)) for key in messages]
@@ -192,7 +193,7 @@ class RocksReferenceIndex:
         return [self._found(*row) for row in self._rows(_message_prefix.pack(_MESSAGE, message), None)]
 
     def _found(self, key: bytes, value: bytes) -> Paged:
-        """The reference at the place that one of its message's rows gives."""
+        """The reference to which one of its message's rows leads."""
         rank, high, low = _message_value.unpack(value)
         reference = _reference_key.pack(_REFERENCE, int.from_bytes(key[9:17]), rank, high, low)
         return _paged(reference, self._get(reference))
@@ -200,7 +201,7 @@ class RocksReferenceIndex:
     def scan(self, queue: int, rank: int = 0, place: int = 0) -> list[Iterator[Paged]]:
         """The references of a queue from a place on, in runs, each in delivery order.
 
-        A reference that comes or leaves meanwhile may be given or not.
+        A reference that comes or leaves meanwhile may be in the result or not.
         """
         return [self._run(queue, mark, rank, place) for mark in (0, _PASSED, _SCHEDULED)]
 

@@ -30,12 +30,12 @@ from journal.store.queues.references import (
 
 _DELETED = bytes(mark | DELETED for mark in range(256))
 _SETTLING = bytes(flag & QUEUED | SETTLING for flag in range(256))
-"""How the mark of a message and the flag of its last reference change when that reference is acknowledged."""
+"""The next value of the flag of a reference, by its value before, when the reference is acknowledged."""
 _IS_DURABLE = bytes(mark & DURABLE for mark in range(256))
 
 
 class Run(NamedTuple):
-    """The rows of a run: in delivery order when it arrives, in any order when it leaves."""
+    """The rows of a run. They are in delivery order when the run arrives, and in any order when it leaves."""
 
     messages: Sequence[int]
     references: Sequence[int]
@@ -109,10 +109,10 @@ class QueueRuns(QueueMessages):
         return True
 
     def to_acknowledge_run(self, message_ids: Sequence[int], queue_id: int, holder: str) -> Run | None:
-        """The run that `acknowledge` would settle, if each reference is the last one of a durable message that is not
-        large.
+        """The rows that `acknowledge` would settle for these messages, if each has its last reference in this queue, is
+        durable and is not large.
 
-        None if one of them is not, or is named twice.
+        None if one of them is not like that, or is named twice.
         """
         table, held_by = self._references, self._tables.holds.holder
         count = len(message_ids)
@@ -160,7 +160,7 @@ class QueueRuns(QueueMessages):
                 line.left(leaving_it)
         if ready == count:
             entry.runs[rows[0]] = rows
-        else:  # some of them exist already
+        else:  # rows that were HELD were in no line's order before
             entry.away.update(rows)
         counts[READY] -= ready
         counts[HELD] -= count - ready

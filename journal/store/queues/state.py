@@ -69,8 +69,8 @@ class QueueState(QueueHolders):
     # ---- acknowledging -----------------------------------------------------------------------------------------------
 
     def acknowledge(self, message_id: int, queue_id: int, holder: str = "", *, tx: int = 0) -> bool:
-        """Note that an acknowledgement is accepted; the reference becomes SETTLING. True if it was the last one; the
-        message is then deleted in the same group.
+        """Called when an acknowledgement is accepted: the reference becomes SETTLING. True if it was the message's last
+        reference; the message is then deleted in the same group.
 
         With `tx`, the reference is locked by that transaction, which commits. Arriving and locked references of the
         message count as references. Raises QueueMissingError, MessageMissingError (not in the queue, arriving, or
@@ -120,8 +120,8 @@ class QueueState(QueueHolders):
         return True
 
     def settled(self, message_id: int, queue_id: int) -> None:
-        """Note that an acknowledgement is durable. The reference is forgotten, and if it was the last one, the message
-        too.
+        """Called when an acknowledgement is durable: the reference is forgotten, and if it was the message's last one,
+        the message too.
 
         Raises MessageMissingError if it was not acknowledged.
         """
@@ -202,7 +202,8 @@ class QueueState(QueueHolders):
     def acquire(self, message_id: int, queue_id: int, holder: str, now_ms: int | None) -> Delivery:
         """Make a READY (or due) reference HELD. If `holder` holds it already, it is not held over any more.
 
-        Without `now_ms` its times were checked before. Raises what `require_acquirable` raises.
+        Without `now_ms` the caller has checked the times of the reference already. Raises what `require_acquirable`
+        raises.
         """
         entry, row = self.require_acquirable(message_id, queue_id, holder, now_ms)
         tables, table = self._tables, self._references
@@ -221,8 +222,8 @@ class QueueState(QueueHolders):
     def require_acquirable(
         self, message_id: int, queue_id: int, holder: str, now_ms: int | None
     ) -> tuple[QueueEntry, int]:
-        """Queue and row of what `acquire` would acquire. Raises as `acknowledge`, MessageHeldError if it is scheduled
-        for later, MessageExpiredError if it has expired."""
+        """The queue and the row of the reference that `acquire` would acquire. Raises what `acknowledge` raises,
+        MessageHeldError if the reference is scheduled for later, and MessageExpiredError if its message has expired."""
         entry, row = self._present(message_id, queue_id)
         tables, table = self._tables, self._references
         state = table.flags[row] & STATE
@@ -306,8 +307,8 @@ class QueueState(QueueHolders):
     def expired(self, now_ms: int, limit: int) -> list[tuple[int, int]]:
         """(message, queue) of READY and SCHEDULED references that have expired, in queues that are listed.
 
-        First come those that were never given, then those that were given longest ago. They are given again until they
-        are settled.
+        First come those that no call has returned yet, then those that were returned longest ago. They are returned
+        again until they are settled.
         """
         found: list[tuple[int, int]] = []
         left: int | None = ALL_LEFT

@@ -133,8 +133,8 @@ class QueueTables(PagedTables):
         return orphans
 
     def first_to_deliver(self, entry: QueueEntry, now_ms: int) -> tuple[Line, int] | None:
-        """The first READY row that has not expired, with its line. Expired rows before it are passed: they leave the
-        line.
+        """The first READY row that has not expired, with its line. Expired rows before it are passed over: they leave
+        the line.
 
         After `PASSED_MAX` such rows the result is None, and the queue is noted in `passing`, so that the next call
         continues. Hot path.
@@ -164,8 +164,8 @@ class QueueTables(PagedTables):
             self.set_aside(entry, row, expires)
 
     def show_again(self, now_ms: int) -> bool:
-        """Put back a batch of passed references that have not expired after all, because the clock was set back. True
-        if those were all."""
+        """After the clock was set back, references that a take has passed over as expired may not have expired. Put a
+        batch of them back into their lines; returns True if none is left."""
         rows, more = self.passed.pop(latest_first(now_ms + 1), SHOWN_MAX)
         for row in rows:
             entry = self.queues[self.references.queue[row]]
@@ -181,7 +181,8 @@ class QueueTables(PagedTables):
         return not more
 
     def pass_on(self, now_ms: int) -> None:
-        """Continue where a take has stopped, or with references to put back after the clock was set back."""
+        """Continue a take that has stopped among expired messages; if the clock was set back, put the next references
+        back that a take has passed over."""
         if now_ms < self.passed_until:
             self.show_again(now_ms)
         for queue_id in self.passing:
