@@ -158,10 +158,10 @@ class ReopenError(OperatingError):
 
 
 class RouteStopError(OperatingError):
-    """A route cannot send a message, and its policy is `fail` or its topic is not available: the shard stops before the
-    frame at `offset`, with everything before it checkpointed.
+    """A route cannot send a message, and the route's policy is `fail` or its topic is not available. The shard stops:
+    it has checkpointed everything before the frame at `offset`, and does not apply that frame.
 
-    The message has the commands that let the shard go on. `retried` says that the worker tries again by itself.
+    The error's text has the commands that let the shard go on. `retried` says that the worker tries again by itself.
     """
 
     def __init__(self, reason: str, *, offset: int, retried: bool) -> None:

@@ -64,7 +64,7 @@ class Life:
         for that reason."""
 
     def become(self, state: JournalState) -> None:
-        """Raises StateError for a transition that the table does not have."""
+        """Change the state. Raises StateError if the table of transitions does not have this one."""
         self.state = require_transition(self.state, state)
 
     def fail(self, error: JournalError) -> bool:

@@ -154,7 +154,7 @@ def prepared_line(tx: int, data: bytes, operations: Sequence[Operation]) -> dict
 
 
 def operation_line(op: Operation) -> dict[str, Any]:
-    """The line of a script for an operation, without its transaction."""
+    """An operation as the JSON object of a script's line, without the operation's transaction."""
     if op.type == DELETE:
         return {"op": "delete", "id": op.id}
     line: dict[str, Any] = {

@@ -65,7 +65,7 @@ class Loader(Protocol):
     an activation, before READY."""
 
     def begin(self, marks: Mapping[int, Mark]) -> None:
-        """Called first, with the marks of all shards, at which the state stands."""
+        """Called first. `marks` has the mark of each shard at which the loaded state stands."""
 
     def record(
         self, record_id: int, kind: int, data: bytes, updates: Sequence[LoadedUpdate], position: tuple[int, int, int]

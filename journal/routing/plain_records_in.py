@@ -41,11 +41,11 @@ header becomes more than a property."""
 
 
 class _Order(NamedTuple):
-    """The order in which headers of given names are encoded, because properties are in the order of their names. Each
-    number is a header's place in the record."""
+    """The order in which the headers of a record are encoded: the properties of a message are sorted by name. Each
+    number is the index of a header in the record."""
 
     before: tuple[int, ...]
-    """Headers that come before the four properties that say where the record comes from."""
+    """The headers that are encoded before the four properties that say which record it was."""
     after: tuple[int, ...]
 
 

@@ -1,10 +1,12 @@
-"""Where each partition of the sources continues. Pure.
+"""Decides at which offset a node continues to read each partition of its sources. Pure.
 
-A partition continues at the committed offset of the journal's group. A partition without one begins where its source's
-`start` says. That offset is committed before its first record is read, so that it stays the same if another node
-consumes next. A partition that appears after its source has begun is different: it is read from its first record even
-with `start = latest`, because all its records came after the source's start. A source has begun if it has a committed
-offset in any of its partitions, or if it has a control row without this topic.
+If the journal's consumer group has committed an offset for a partition, the node continues there. Otherwise it begins
+where the `start` of the partition's source says. It commits this offset before it reads the first record, so that the
+offset stays the same if another node consumes next.
+
+A partition that appears after its source has begun is read from its first record even with `start = latest`, because
+all its records came after the source's start. A source has begun if it has a committed offset in any of its partitions,
+or if it has a control row that does not name the partition's topic.
 """
 
 from __future__ import annotations
@@ -21,14 +23,14 @@ Partition = tuple[str, int]
 
 @dataclass(slots=True)
 class Positions:
-    """The partitions to consume, and the sources that cannot be consumed."""
+    """The partitions to consume, and the sources that cannot be consumed, each with the reason."""
 
     known: dict[Partition, int] = field(default_factory=dict)
     """The offset at which each partition continues."""
     beginning: dict[Partition, str] = field(default_factory=dict)
     """Where to begin, for each partition without an offset: the `start` of its source."""
     stopped: dict[str, str] = field(default_factory=dict)
-    """The reason by source, for each source that is not consumed."""
+    """The reason for each source that cannot be consumed, by the source's name."""
 
 
 def positions_of(
@@ -44,10 +46,13 @@ def positions_of(
     later: Collection[str] = (),
     anew: Collection[Partition] = (),
 ) -> Positions:
-    """`topics` are all there are with their numbers of partitions; `sources` those to consume; `stopped` sources that
-    are to stay so; `group` is the one that has the offsets; `unfit` dead-letter topics that take nothing, and why;
-    `begun` sources that have been consumed, although they may have had no partition; `later` topics that came after
-    their source had begun; `anew` partitions that begin as their source's `start` says, whatever else holds.
+    """The partitions to consume, and where each continues.
+
+    `topics` has the number of partitions of every existing topic, `sources` the source of each topic to consume, and
+    `committed` the offsets of the consumer group `group`. Sources in `stopped` are not consumed. `unfit` has
+    dead-letter topics that take no records, and why. Sources in `begun` were consumed before, perhaps without any
+    partition; topics in `later` came after their source had begun; partitions in `anew` begin as their source's `start`
+    says, whatever else holds.
     """
     found = Positions()
     for source in routing.sources:

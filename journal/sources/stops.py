@@ -11,7 +11,7 @@ from journal.errors import InvalidOperationError
 
 
 class RecordPlace(NamedTuple):
-    """The place of a source's record."""
+    """The topic, partition and offset of a record that a source reads."""
 
     topic: str
     partition: int

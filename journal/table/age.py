@@ -45,8 +45,8 @@ def stored_place(store: LocalStore, shard: int) -> CopyPlace | None:
 
 
 def note_checkpoint(shard: int, position: int, stood_ms: int, leader_epoch: int = NO_EPOCH) -> dict[bytes, bytes]:
-    """The named values that keep a copy's place behind the mark before `position`. The mark was appended at `stood_ms`
-    of the broker's clock or later, by a leader of that epoch."""
+    """The named values that a store keeps for a copy's place: it is the offset `position`, behind the mark. The mark
+    was appended at `stood_ms` of the broker's clock or later, by a leader of that epoch."""
     return {_name(shard): _PLACE.pack(position, stood_ms, leader_epoch)}
 
 
@@ -100,14 +100,14 @@ class TableAge:
         return self._clock(), self._wall_ms()
 
     def is_long_since(self, then: Clocks) -> bool:
-        """Whether rows older than the newest mark at that time may have been compacted by now."""
+        """Whether rows older than the mark that was the newest at the time `then` may have been compacted by now."""
         return self._ms_since(then) > self._lag_ms
 
     def is_too_long_since(self, then: Clocks) -> bool:
-        """Whether tombstones written after that time may have been dropped by now."""
+        """Whether tombstones written after the time `then` may have been dropped by now."""
         return self._ms_since(then) > self._retention_ms
 
     def _ms_since(self, then: Clocks) -> float:
-        """Milliseconds since then, by the clock that shows more: the monotonic clock may stand still while a machine is
-        suspended, and the wall clock may be set back."""
+        """Milliseconds since the time `then`, by the clock that shows more: the monotonic clock may stand still while a
+        machine is suspended, and the wall clock may be set back."""
         return max((self._clock() - then[0]) * 1000, self._wall_ms() - then[1])

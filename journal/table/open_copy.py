@@ -95,8 +95,8 @@ class LocalTables:
         return self.replica.mark(shard)
 
     def suspect(self, error: BaseException) -> None:
-        """Note an error that a user of the copy met. `mend` repairs what the error means for the copy before it is used
-        again."""
+        """Called with an error that a user of the copy met. Before the copy is used again, `mend` repairs what the
+        error means for it."""
         if isinstance(error, LocalDamageError):
             if self.condition is not Condition.DAMAGED:
                 log.warning("the local copy is damaged, and built anew: %s", error)
@@ -110,16 +110,16 @@ class LocalTables:
         return self.compared_at.age_s >= _COMPARED_COUNTS_S
 
     def look(self) -> None:
-        """Check whether the directory still exists. If it does not, `mend` makes it anew."""
+        """Check whether the directory still exists. If it does not, the next `mend` makes it anew."""
         if self.condition is not Condition.DAMAGED and self._slot.is_lost:
             self.suspect(LocalDamageError(f"somebody has deleted {self._slot.path} or its lock"))
 
     def compare(self, timeout_s: float) -> None:
-        """Check whether the table is still the topic that this copy was made from. If it is not, `mend` builds the copy
-        anew.
+        """Ask the brokers whether the table topic is still the one from which this copy was made. If somebody has
+        deleted it and created it again, the next `mend` builds the copy anew.
 
-        The reader itself meets no error when a topic was deleted and created again, because the new topic may have the
-        offset at which the copy stands. Raises OperatingError if the brokers do not answer.
+        Reading alone does not show this, because the new topic may have the offset at which the copy stands, too.
+        Raises OperatingError if the brokers do not answer.
         """
         if not self._is_same(timeout_s):
             self.suspect(TopicError(f"the table of {self._settings.journal} was made anew"))

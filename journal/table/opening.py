@@ -27,7 +27,8 @@ start together, or the controller has died, Kafka needs that long to elect a con
 
 
 def identity_of_copy(cluster: Cluster, settings: JournalSettings, identity: Identity, timeout_s: float) -> bytes:
-    """The identity bytes of a copy that is made now. Raises TopicError if the table does not exist."""
+    """The identity bytes of a copy that is made from the topics as they are now. Raises TopicError if the table does
+    not exist."""
     topic = table_topic(settings.journal)
     table = cluster.describe([topic], timeout_s).get(topic)
     if table is None:
@@ -57,7 +58,7 @@ def open_replica(kafka: Kafka, settings: JournalSettings, identity: Identity, st
 
 
 def patiently(start: Callable[[], T], *, given_up: Callable[[], bool] = lambda: False) -> T:
-    """The result of `start`, which is called again while Kafka does not answer, until `given_up()` is true. Raises what
+    """Call `start`, and again while Kafka does not answer, until `given_up()` is true; returns its result. Raises what
     the last call raises."""
     for _ in range(START_ATTEMPTS - 1):
         try:

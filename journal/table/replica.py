@@ -98,8 +98,8 @@ class _Shard:
 
 
 class CopyListener(Protocol):
-    """A listener is told of changes of the readable state. The calls come in the middle of a poll, so it must only take
-    notes, and raise nothing."""
+    """A listener is called when the readable state of a copy changes. The calls come in the middle of a poll, so it
+    must only take notes, and raise nothing."""
 
     def checkpointed(self, changes: Sequence[Change]) -> None:
         """The store now has the rows of one shard up to its next mark. The shard was readable before and still is."""
@@ -161,7 +161,7 @@ class Replica:
         self._listener: CopyListener | None = None
 
     def listen(self, listener: CopyListener | None) -> None:
-        """Tell `listener` instead of the one before from now on; None tells nobody."""
+        """From now on call `listener` instead of the listener before it; with None, nobody is called."""
         self._listener = listener
 
     def _lose(self) -> None:

@@ -103,8 +103,8 @@ class Finding(NamedTuple):
 
 @dataclass(slots=True)
 class VerifiedShard:
-    """A shard's logical state. `updates` has only records with updates; their packed values are in order of
-    position."""
+    """The state of one shard. `records` has a packed value for each record id; `updates` has, for each id of a record
+    with updates, their packed values in order of position."""
 
     mark: MarkState
     records: dict[int, bytes] = field(default_factory=dict)

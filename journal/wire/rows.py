@@ -91,11 +91,12 @@ def plain_record(value: bytes) -> tuple[int, int, bytes, tuple[int, int, int]] |
 
 
 def only_update(value: bytes) -> tuple[int, bytes, tuple[int, int, int]] | None:
-    """Kind, data and position of the only update in an Updates row, if that is neither replaceable nor has a subject.
+    """The kind, data and position of the update in an Updates row that has one update, which is not replaceable and has
+    no subject. Such a row has this layout:
 
         09 ID*8  12 LL [LL]  08 02  11 ID*8  18 KK  22 DD [DD]  DATA  POSITION
 
-    It gives None for any other layout: a longer row, or one with more in it.
+    The result is None for a row of any other layout.
     """
     layout = _updates.get(len(value)) or _note(_updates, len(value), _update_layout)
     if layout is None:

@@ -1,4 +1,4 @@
-"""The roles of a node of a journal, and the one table of transitions between them."""
+"""The roles of a journal's node, and the one table of the transitions that are allowed between them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from journal.errors import StateError
 
 
 class Role(Enum):
-    """The roles that a node has in turn."""
+    """The role of a node. A node has one role at a time."""
 
     STARTING = "starting"
-    STANDBY = "standby"  # follows the tables; appends nothing
-    ACTIVATING = "activating"  # is about to be active: fence, gate, load, READY
-    ACTIVE = "active"  # its owner may append and hand out
-    STOPPING = "stopping"  # stops being active in order, or ends
-    FENCED = "fenced"  # stopped being active without having chosen to; hands out nothing
+    STANDBY = "standby"  # the node follows the tables and appends nothing
+    ACTIVATING = "activating"  # the node is about to be active: it fences, waits at the gate, loads, and commits READY
+    ACTIVE = "active"  # the node's owner may append, and hand messages out
+    STOPPING = "stopping"  # the node gives up being active in an orderly way, or ends
+    FENCED = "fenced"  # the node has lost being active without having chosen to, and hands nothing out
     STOPPED = "stopped"
 
 
@@ -35,7 +35,7 @@ def valid_role_transition(now: Role, then: Role) -> bool:
 
 
 def require_role_transition(now: Role, then: Role) -> Role:
-    """Returns `then`. Raises StateError if a node that is `now` cannot become it."""
+    """Returns `then`. Raises StateError if a node with the role `now` cannot take the role `then`."""
     if not valid_role_transition(now, then):
         raise StateError(f"a node that is {now.value} cannot become {then.value}")
     return then

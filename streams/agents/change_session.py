@@ -240,8 +240,8 @@ class ChangeSession:
     # ---- the end ---------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End the session. Changes that were told but not committed are told again later. The store stays open, because
-        its owner closes it."""
+        """End the session. If the agent was called with changes and the results were not committed, the next session
+        calls it with these changes again. The store stays open, because its owner closes it."""
         self._copy.close()
         if self._producer is not None:
             self._producer.close()

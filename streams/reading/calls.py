@@ -289,7 +289,8 @@ class ShellAnswers:
         self._shell.unreadable(shard, error)
 
     def _tick(self) -> None:
-        """Do nothing, because the shell ticks after every call."""
+        """Called for a tick that the other side asks for. It does nothing, because `answer` ticks the shell after this
+        call."""
 
     def _stop(self) -> None:
         self.is_stopped = True

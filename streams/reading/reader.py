@@ -147,7 +147,8 @@ class ReaderProcess:
 
     async def _give_signs(self) -> None:
         while True:
-            with self._lock, suppress(OSError):  # the reader has ended or stands still, which other code notices
+            # the write fails if the reader has ended or does not read; other code notices that
+            with self._lock, suppress(OSError):
                 if self._process.stdin is not None and not self._process.stdin.closed:
                     os.write(self._process.stdin.fileno(), b".")
             await asyncio.sleep(SIGN_EVERY_S)

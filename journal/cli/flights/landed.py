@@ -28,7 +28,7 @@ def landed_topic(journal: str) -> str:
 
 
 def landed_address(airport: str) -> str:
-    """The address and queue of landed flights, by the airport they left."""
+    """The name of the address, and of its queue, for flights that have landed, by the airport that they left."""
     return _PREFIX + airport
 
 
@@ -37,7 +37,7 @@ def is_landed(queue: str) -> bool:
 
 
 def landed_route(journal: str) -> dict[str, object]:
-    """The route for the configuration."""
+    """The configuration of the demo's route, which sends the messages of landed flights to a Kafka topic."""
     target = {"topic": landed_topic(journal), "key": "header:address", "value": "text"}
     return {"name": "landed", "address": _PREFIX + "*", "targets": [target]}
 

@@ -22,8 +22,8 @@ from journal.store.ports import StoreJournal
 from journal.wire.ids import shard_of
 
 _UNSWEPT_SHARE = 8
-"""The part of the cache's bound at which bodies of deleted messages are dropped. It is small, because memory that is
-reused soon is faster."""
+"""The share of the cache's bound from which on bodies of deleted messages are dropped. It is small, because memory that
+is reused soon is faster."""
 _SWEPT_AT_ONCE = 4
 """The number of groups that are searched for bodies of deleted messages when a group is added, or when there is no
 room."""
@@ -56,7 +56,7 @@ class _Group:
         """The bodies of these ids, in the order of the ids; empty after they were dropped early."""
         self.bytes = 0
         self.indexed = 0
-        """The number of the first ids that are in the index."""
+        """The number of ids, from the first on, that are in the index."""
         self.found: dict[int, bytes] = {}
         """The bodies that are in the index, by id."""
 
@@ -75,9 +75,9 @@ class BodyCache:
         self._group_of: dict[int, _Group] = {}
         """The index: the group of each body."""
         self._swept = 0
-        """The number of the first groups whose bodies of deleted messages were dropped."""
+        """The number of groups, from the first on, whose bodies of deleted messages were dropped."""
         self._shed = 0
-        """The number of the first groups all of whose bodies were dropped."""
+        """The number of groups, from the first on, all of whose bodies were dropped."""
 
     def put(self, completion: Completion, body_id: int, body: bytes) -> None:
         """Keep a body that the group of `completion` stores."""
@@ -152,7 +152,7 @@ class BodyCache:
                 del self._group_of[body_id]
 
     def pass_on(self) -> None:
-        """Drop some of the groups that the local copy has by now."""
+        """Drop the bodies of some groups that the local copy has by now."""
         groups = self._groups
         for _ in range(_PASSED_AT_ONCE):
             if not (groups and groups[0].completion.done and self._is_passed(groups[0])):
@@ -193,7 +193,7 @@ class BodyCache:
             group.found.clear()
 
     def _is_over(self, place: int) -> bool:
-        """Whether bodies must be dropped, and those of the group at this place may be."""
+        """Whether bodies must be dropped, and those of the group with this index may be."""
         return self.bytes > self._bytes_max and place < len(self._groups) and self._groups[place].completion.done
 
     def _sweep_gone(self) -> None:

@@ -42,12 +42,12 @@ class Chunks:
         self._gathered += piece
 
     def has_chunk(self, *, end: bool = False) -> bool:
-        """Whether a whole chunk is complete and more bytes follow it. At the `end` of the body, the rest is a chunk
+        """Whether enough bytes were fed for a whole chunk and more. At the `end` of the body, the rest is a chunk
         too."""
         return len(self._gathered) > self._chunk_bytes or (end and bool(self._gathered))
 
     def put_chunk(self) -> None:
-        """Store the first chunk. Raises the error of `put`, and may then be called again."""
+        """Store the next chunk. If `put` raises an error, the chunk is kept, and the call may be made again."""
         self.ids.append(self._put(bytes(self._gathered[: self._chunk_bytes])))
         del self._gathered[: self._chunk_bytes]
 

@@ -102,11 +102,11 @@ class Swap:
         return file
 
     def _cut(self, file: _File) -> None:
-        """Cut off the bytes that a failed write has left behind the last body."""
+        """Shorten a file to the end of its last whole body, because a failed write may have left bytes behind that."""
         try:
             os.truncate(file.path, file.size)
         except OSError:
-            file.full = True  # nothing more is appended to this file
+            file.full = True  # so nothing more is appended to this file
 
     def get(self, body_id: int) -> bytes | None:
         """Read a body; None if there is none of that id. Raises LocalStorageError."""
@@ -124,7 +124,7 @@ class Swap:
         return body
 
     def drop(self, body_id: int) -> None:
-        """Note that a body is not needed any more. It never raises an error of the disk."""
+        """Called when a body is not needed any more. A file that cannot be removed raises no error."""
         place = self._places.pop(body_id, None)
         if place is None:
             return

@@ -142,7 +142,7 @@ class MessageStoreChain:
         self, message: Message, body: AsyncIterable[bytes], queues: Sequence[str] = (), tx: int = 0
     ) -> Pending:
         """`store_stream` in an event loop, which is not blocked by a slow body or a full journal. The message is
-        accepted when it returns.
+        accepted when this call returns.
 
         The first store takes the body in the event loop, so its journal must not wait for room by itself
         (`room_timeout_ms` 0). The others may wait, in a thread. If the caller is cancelled, it still waits for that
@@ -212,7 +212,7 @@ class MessageStoreChain:
             except MessageHeldError:
                 for each in store.explain(its_id):
                     if each.queue == queue and each.state in _GIVEN_BACK:
-                        # the time of absent holders was over earlier in that store
+                        # that store has released the reference earlier, because its time for absent holders was over
                         return store.deliveries(its_id, queue, each.deliveries + counts, its_tx)
                 raise
 
@@ -271,7 +271,7 @@ class MessageStoreChain:
         return self._core.dispose(message_id, queue, queues, tx, dead_letter)
 
     def tick(self) -> int:
-        """`tick` of the first store. The other stores follow when one of the affected messages is next used."""
+        """Call `tick` of the first store. The other stores follow when one of the affected messages is next used."""
         with self._core.lock:
             return self._core.steps.ask_first(lambda store: store.tick())
 

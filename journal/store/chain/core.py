@@ -62,7 +62,8 @@ class ChainCore:
     # ---- calling all stores -----------------------------------------------------------------------------------------
 
     def same(self, tx: int, call: Callable[[ChainedStore, int], Pending]) -> Pending:
-        """Call the same operation of all stores, each with its own number of the transaction."""
+        """Do one operation in all stores. `call(store, tx)` does it in one store, in which the transaction has the id
+        `tx`."""
         its_tx = chained_id(tx)
         with self.lock:
             first = self.steps.ask_first(lambda store: call(store, tx))
@@ -71,15 +72,16 @@ class ChainCore:
             return Pending(first.id, joined.completion)
 
     def all(self, call: Callable[[ChainedStore], Completion]) -> Completion:
-        """Call all stores for a completion; the result is done when all of theirs are."""
+        """Do one operation in all stores; the result is done when the completions of all stores are."""
         with self.lock:
             first = self.steps.ask_first(call)
             return self.steps.join(Pending(0, first), lambda store: Pending(0, call(store))).completion
 
     def of_message(self, message_id: int, tx: int, call: Callable[[ChainedStore, int, int], Pending]) -> Pending:
-        """Call all stores for an operation on a message that is in all of them, or will be.
+        """Do an operation on a message that is in all stores, or will be.
 
-        `call(store, message, tx)` gets the ids of each store.
+        `call(store, message, tx)` does it in one store, and gets the ids that the message and the transaction have
+        there.
         """
         its_id, its_tx = chained_id(message_id), chained_id(tx)
         with self.lock:
@@ -128,7 +130,8 @@ class ChainCore:
         tx: int,
         call: Callable[[ChainedStore, int, int], Pending],
     ) -> Moved:
-        """Make the copy that the first store has made in the other stores; there is none if its pending has no id."""
+        """Make the other stores do what the first one did: move the message to the same queues, with the same copy.
+        There is no copy if `first` has no id."""
         copy = chained_id(first.id)
         joined = self.steps.follow(first, [message_id], queue, lambda store, its_ids: call(store, its_ids[0], copy))
         self.note_touched([message_id], tx)
@@ -137,7 +140,8 @@ class ChainCore:
         return Moved(first.id, joined.completion, first.queues)
 
     def expect(self, message_ids: Sequence[int], tx: int, joined: Joined) -> None:
-        """Note that these messages are delivered once this completion is done, or once `tx` is committed."""
+        """Make later operations on these messages wait: with `tx`, until all stores have settled that transaction;
+        otherwise until `joined` is done."""
         if tx:
             self.note_touched(message_ids, tx)
         else:
@@ -152,11 +156,11 @@ class ChainCore:
             self.declaring.add(tx)
 
     def settled(self, tx: int, joined: Joined) -> None:
-        """Note that a transaction is being settled. Later operations on its messages wait until all stores have settled
-        it."""
+        """Called when a transaction is being settled: later operations on its messages wait until all stores have
+        settled it."""
         touched = self.in_transaction.pop(tx, None)
         if touched is None or tx in self.declaring:
-            # it is not known what a transaction touched that an earlier chain began
+            # the transaction may have touched more than is known here: names, or messages before this chain began
             self.steps.wait_before_next(joined)
         else:
             self.steps.arrivals.expect(touched, joined)

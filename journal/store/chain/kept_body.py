@@ -1,5 +1,5 @@
-"""Keeps a body while its pieces pass, so that it can be read again: in memory while it is small, and then in a
-temporary file."""
+"""Keeps a body while the first store takes its pieces, so that the other stores can read it again. A small body is kept
+in memory, a larger one in a temporary file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PIECE_BYTES = 256 * 1024
 
 
 class KeptBody:
-    """A body that is kept while its pieces pass, and can then be read again."""
+    """Keeps each piece of a body while somebody consumes the pieces, so that the whole body can be read again."""
 
     def __init__(self) -> None:
         self.raised: JournalError | None = None
@@ -25,10 +25,10 @@ class KeptBody:
         self._file = tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES_MAX)  # noqa: SIM115 (closed by __exit__)
 
     def passing(self, body: Iterable[bytes]) -> Iterator[bytes]:
-        """The pieces of a body as they come.
+        """Give the pieces of `body` to a consumer as they come, and keep each.
 
-        Raises LocalStorageError if the temporary file cannot take them, at the latest after the last piece, before the
-        consumer knows that the body is complete.
+        Raises LocalStorageError if the temporary file cannot take the pieces, at the latest after the last piece,
+        before the consumer knows that the body is complete.
         """
         with self._noting():
             for piece in body:
@@ -37,7 +37,7 @@ class KeptBody:
         self._keep_all()
 
     async def passing_async(self, body: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-        """`passing` in an event loop."""
+        """Do what `passing` does, in an event loop."""
         with self._noting():
             async for piece in body:
                 self._keep(piece)

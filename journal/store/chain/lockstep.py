@@ -46,7 +46,7 @@ class Joined:
     """A completion that is done when those of all stores are. Its error is that of the first store that fails."""
 
     def __init__(self, completions: Sequence[Completion], failed: Callable[[int, JournalError], JournalError]) -> None:
-        """`failed(place, error)` turns the error of the store in that place into the error of the chain."""
+        """`failed(place, error)` turns an error of the store with the index `place` into the error of the chain."""
         self.completion = Completion()
         self.of = completions
         self._failed = failed
@@ -57,8 +57,8 @@ class Joined:
             completion.add_callback(partial(self._told, place))
 
     def _told(self, place: int, error: JournalError | None) -> None:
-        """Note the completion of one store. Each store completes its groups in order, so joined completions are told in
-        order too."""
+        """Called when the completion of one store is done. Each store completes its groups in order, so joined
+        completions are done in order too."""
         with self._lock:
             if error is not None and self._error is None:
                 self._error = self._failed(place, error)
@@ -80,8 +80,8 @@ class Arrivals:
         self._in_order: deque[tuple[Sequence[int], Joined]] = deque()
 
     def expect(self, message_ids: Sequence[int], joined: Joined) -> None:
-        """Note that these messages are the same in all stores once `joined` is done. Earlier messages that are the same
-        by now are forgotten."""
+        """Add messages that are the same in all stores once `joined` is done. Earlier messages that are the same by now
+        are forgotten."""
         while self._in_order and self._in_order[0][1].completion.done:
             arrived, before = self._in_order.popleft()
             for message_id in arrived:
@@ -146,7 +146,8 @@ class Lockstep:
             raise self.broken(0, error) from error
 
     def ask_other(self, place: int, call: Callable[[ChainedStore], _T]) -> _T:
-        """Call another store for the operation that the first one has done. Raises ChainError.
+        """Do an operation that the first store has done in another store, which has the index `place`. Raises
+        ChainError if that store refuses it or fails.
 
         Needs no lock if the order among other operations does not matter.
         """
@@ -156,7 +157,8 @@ class Lockstep:
             raise self.broken(place, error) from error
 
     def interrupted(self, error: BaseException) -> None:
-        """A call ended before all stores had what the first one has accepted: the chain accepts nothing more."""
+        """Called when a call was interrupted after the first store had accepted an operation, and before the others
+        had: the chain accepts nothing more."""
         if len(self._stores) > 1 and not isinstance(error, JournalError):
             mark_refusal(error, refused=False)  # the first store has it
             self.broken(1, StateError(f"a call was interrupted by {type(error).__name__} before this store was asked"))
@@ -174,7 +176,8 @@ class Lockstep:
         return error if isinstance(error, RolledBackError) else self.broken(place, error)
 
     def join(self, first: Accepted, call: Callable[[ChainedStore], Accepted]) -> Joined:
-        """Call the other stores too. The result is done when all stores are; operations of the same groups share it."""
+        """Do the operation of `first` in the other stores too. The result is done when all stores are; operations of
+        the same groups share it."""
         completions = [first.completion]
         for place in range(1, len(self._stores)):
             completions.append(self.ask_other(place, call).completion)

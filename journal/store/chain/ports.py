@@ -19,8 +19,9 @@ from journal.store.transactions import TransactionInfo
 class ChainedStore(Protocol):
     """The operations of a `MessageStore` that a chain calls. If `id`, `ids` or `tx` is not given, the store issues it.
 
-    The other stores take over the decisions of the first store: `checked` says that it found a duplicate-detection id
-    new, or delivered a message; `queues` are those that it chose for a dead or expired message.
+    The other stores take over the decisions of the first store: `checked` says that the first store has found the
+    duplicate-detection id new, or has delivered the message; `queues` are the queues that it has chosen for a dead or
+    expired message.
     """
 
     def create_address(self, name: str, duplicate_window: int = 0, tx: int = 0) -> Pending: ...

@@ -107,8 +107,8 @@ class ChainStreams:
     def _to_others(
         self, first: Pending, message: Message, kept: KeptBody, queues: Sequence[str], tx: int
     ) -> list[Completion]:
-        """Give the other stores the message that the first store has got; returns the completions of all."""
-        # this is noted first, because a caller that is cancelled does not wait for the rest
+        """Give the other stores the message that the first store has accepted; returns the completions of all."""
+        # note the message first, because a caller that is cancelled does not wait for the rest
         with self._core.lock:
             self._core.note_touched([first.id], tx)
         its_id, its_tx = chained_id(first.id), chained_id(tx)

@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class ChainTransactions:
-    """Operations on transactions."""
+    """The operations of a chain on its transactions."""
 
     def __init__(self, core: ChainCore) -> None:
         self._core = core
@@ -71,7 +71,7 @@ class ChainTransactions:
         self._roll_back_abandoned()
 
     def _roll_back_abandoned(self) -> None:
-        """Roll back what was abandoned, as far as the first store takes it now."""
+        """Roll back the abandoned transactions, as far as the first store accepts it now."""
         for tx in list(self._abandoned):
             if tx in self._core.begun:
                 try:

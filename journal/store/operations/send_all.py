@@ -27,14 +27,14 @@ from journal.wire.ids import SHARD_MASK
 
 
 class _Batch:
-    """Messages that are being added one by one."""
+    """The messages that one call of `send_all` adds one by one, and the operations that store them."""
 
     __slots__ = ("added", "operations")
 
     def __init__(self) -> None:
         self.added: list[tuple[Outgoing, Adding]] = []
         self.operations: list[PlainOperation] = []
-        """Operations of all messages that are durable."""
+        """The operations of the durable messages."""
 
 
 class SendAllOperations:
