@@ -289,8 +289,8 @@ class ShellAnswers:
         self._shell.unreadable(shard, error)
 
     def _tick(self) -> None:
-        """Called for a tick that the other side asks for. It does nothing, because `answer` ticks the shell after this
-        call."""
+        """Answer the call `tick` of the other process: there is nothing to do, because `answer` ticks the shell after
+        this call."""
 
     def _stop(self) -> None:
         self.is_stopped = True

@@ -202,8 +202,8 @@ def _summary(row: Row, queue: str, depth_max: int, in_doubt: Row | None, until_m
 
 
 def _computed(table: DataFrame) -> DataFrame:
-    """A table that is computed now and kept as long as it is used. It has a query plan of its own: later steps read it
-    several times, and Spark would repeat its whole plan each time."""
+    """Compute a table now, and keep it as long as it is used. Later steps read it several times, and without this Spark
+    would repeat the table's whole query plan each time."""
     return table.localCheckpoint()
 
 

@@ -15,8 +15,8 @@ to which. Its name distinguishes its windows from those of a state that is begun
     <state>/left/NUMBER-WRITER       the state after a batch: the last one, and the one before it
     <state>/left/NUMBER-WRITER/sent  exists once the sink has the windows
 
-A directory of `left` belongs to one job, and is whole once its clock exists, which is written last. So a replaced job
-that does not know it yet writes nothing among the other job's files, although both began with the same state.
+A directory of `left` belongs to one job, and is whole once its clock exists, which is written last. So a job that was
+replaced and does not know this yet writes nothing among the other job's files, although both began with the same state.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ _LEFT, _WINDOWS, _SENT = "left", "windows", "sent"
 
 BadInput = Callable[[DeadLetters], None]
 """Called with the records of a micro-batch that are no frames of the journal, if there are any. If the micro-batch is
-run again, it is called again."""
+run again, this function is called again."""
 
 
 class Left(NamedTuple):
@@ -123,7 +123,7 @@ class WindowsFollower:
         self._newest: Left | None = None
 
     def begin(self) -> bool:
-        """Take the state: from now on this job alone goes on from it. Returns whether there is a state. Raises
+        """Take the state for this job: no other job may continue from it now. Returns whether a state exists. Raises
         ConfigError for a state of another journal or window width, which stays as it was."""
         newest = self._left()
         if newest is not None:
@@ -144,7 +144,7 @@ class WindowsFollower:
         return Over(windows, WindowSpan(self.name, newest.clock["over"], newest.clock["first"]))
 
     def sent(self) -> None:
-        """Note that the sink has the windows of the newest state."""
+        """Called when the sink has the windows of the newest state. They are not sent again, even after a kill."""
         if self._newest is not None:
             self._files.write_new(f"{_LEFT}/{self._newest.name}/{_SENT}", "")
 
@@ -217,13 +217,13 @@ class WindowsFollower:
             )
 
     def _left(self) -> Left | None:
-        """The state after the newest micro-batch. If several jobs ran that micro-batch to its end, this is the last
-        job's state."""
+        """The state after the newest micro-batch. If several jobs completed that micro-batch, it is the state of the
+        job that was started last."""
         for name in reversed(names_of(self._files, _LEFT)):
             try:
                 clock = self._at("clock", name).first()
             except AnalysisException:
-                continue  # a job was killed while it wrote this
+                continue  # a job was killed while it wrote this state
             if clock is not None:
                 return Left(name, clock)
         return None

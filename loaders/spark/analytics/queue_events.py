@@ -134,8 +134,8 @@ def happened(operations: DataFrame, markers: DataFrame, floor_ms: int | None) ->
 
 def stays(events: DataFrame) -> DataFrame:
     """One row for each time that a message was in a queue: topic, shard, queue_id, queue, message, entered,
-    entered_counted, entered_late, left (null: it is still there), left_counted, left_late, and `returns`: for each time
-    it came back, counted, late and by how much its delivery count rose."""
+    entered_counted, entered_late, left (null: the message is still there), left_counted, left_late, and `returns`,
+    which has for each time that the message came back: counted, late, and by how much the delivery count rose."""
     lives = events.groupBy(*SHARD, "id").agg(F.array_sort(F.collect_list(F.struct(*_OF_LIFE))).alias("life"))
     routed = lives.where(F.exists("life", lambda event: event["what"] == "ROUTE"))
     routed = routed.withColumn("route", F.explode(F.filter("life", lambda event: event["what"] == "ROUTE")))
@@ -193,8 +193,8 @@ def queue_names(events: DataFrame) -> DataFrame:
 
 
 def unfinished(events: DataFrame, before_ms: int) -> DataFrame:
-    """The events that later ones may depend on: those of queues, and of messages that were there or counted
-    at a time."""
+    """The events on which later ones may depend: events of queues, of messages that still exist, and of messages with
+    an event that counts at `before_ms` or later."""
     of_id = F.struct("position", "what")
     newest = F.max(F.when(F.col("what").isin("MESSAGE", "DELETE"), of_id))["what"]
     ids = events.groupBy(*SHARD, "id").agg(
@@ -212,7 +212,8 @@ _OF_EVENT = ("type", "kind", "data", "subject")
 
 
 def _is_told_of() -> Column:
-    """Whether an operation may concern a queue. For a DELETE that is not known here."""
+    """Whether an operation may concern a queue. Any DELETE may, because a DELETE does not name the kind of its
+    record."""
     added = (F.col("type") == "ADD") & F.col("kind").isin(*_ADDED)
     return (F.col("type") == "DELETE") | added | ((F.col("type") == "UPDATE") & F.col("kind").isin(*_UPDATED))
 
@@ -242,8 +243,8 @@ def _current(operations: DataFrame, markers: DataFrame) -> DataFrame:
 
 
 def _transacted(current: DataFrame) -> DataFrame:
-    """The operations of transactions with their fates. `turns_at` has the offset and index at which their transaction
-    was prepared, committed or rolled back."""
+    """The operations of transactions with their fates. The column `turns_at` has the offset and index of the operation
+    that prepared, committed or rolled back the transaction."""
     turn = F.when(~F.col("type").isin(*STAGED), F.struct("offset", "index", "at"))
     turns = F.collect_list(turn).over(throughout(*SHARD, "tx", order=("offset", "index")))
     return resolved(current.where(F.col("tx") != 0).withColumn("turns_at", turns))

@@ -1,12 +1,15 @@
-"""Stays in queues become windows, which say what each queue was like at each time; docs/SPARK.md has the columns.
+"""Makes windows from stays in queues. A window says what each queue was like in a span of time; docs/SPARK.md has the
+columns.
 
-A window has a number: its start in ms divided by its width. Windows `first` to `last` are given; earlier stays only
-count into the depth at the beginning of the first window. A queue has a row for each window in which something happened
-to it, or at the end of which it had messages.
+The number of a window is its start in ms divided by its width. Only the windows from `first` to `last` are in the
+result; what happened earlier counts in the depth at the beginning of the first one. A queue is in a window if something
+happened to the queue in it, or if the queue had messages at its end.
 
-The age of a queue is that of the oldest message at the end of each window, and most stays last for many windows. In
-order of arrival, a stay becomes the oldest only when all earlier ones have left. So each window's end has one such
-stay, which a running maximum finds. Late stays are few, and are handled separately.
+The age of a queue is the age of the oldest message at the end of the window. Most stays last for many windows, so it
+would take long to look at each stay in each window. But if the stays of a queue are sorted by arrival, a stay is the
+oldest only after all earlier ones have ended. A running maximum of these ends gives the windows in which each stay is
+the oldest, and there is one such stay for the end of each window. Stays that were recorded late are few, and are
+handled separately.
 """
 
 from __future__ import annotations
@@ -163,8 +166,8 @@ def _doubt_counts(in_doubt: DataFrame) -> DataFrame:
 
 
 def _oldest(spans: DataFrame, name: str, first: int, last: int) -> DataFrame:
-    """For each queue and each window at whose end it had messages: when the oldest one came. A window may have several
-    rows."""
+    """For each queue and window, if the queue had messages at the window's end: when the oldest of them came. The
+    result may have several times for one window."""
     until = F.coalesce("left_window", F.lit(_FOREVER))
     in_time = spans.where(~F.col("entered_late"))
     order = before(*QUEUE, order=("from_window", "entered"))

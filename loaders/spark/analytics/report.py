@@ -23,9 +23,9 @@ from loaders.spark.analytics.queue_windows import BUCKETS_PER_DECADE
 from loaders.spark.analytics.report_svg import Bar, Mark, Series, TimePlot, duration, histogram, number
 
 SERIES_MAX = 7
-"""Queues in the plot of depths. There is a colour for each of them, and one for the rest."""
+"""The most queues in the plot of depths. There is a colour for each of them, and one for the rest."""
 QUEUES_MAX = 25
-"""Rows in the table of queues."""
+"""The most queues that the page lists."""
 REST = "all others"
 _WINDOWS_MAX = 2_000
 
@@ -63,7 +63,7 @@ class ReportData:
 
 
 def report_data(found: Analytics) -> ReportData:
-    """Let Spark compute the content. Raises ConfigError if there are too many windows to plot."""
+    """Let Spark compute the content of a page. Raises ConfigError if there are too many windows to plot."""
     series = series_of(found.queues)
     first = found.from_ms // found.width_ms
     count = found.until_ms // found.width_ms - first + 1

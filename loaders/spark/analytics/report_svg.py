@@ -1,4 +1,4 @@
-"""Plots as SVG text, drawn by hand: axes with round numbers, lines, stacked areas, bars, and marks at points in time.
+"""Plots as SVG text, drawn by hand: axes with round numbers, lines, stacked areas, bars, and vertical lines at events.
 This module is pure.
 
 Colours are classes that the page's style sheet defines, for light and for dark. Labels that would overlap go to another
@@ -52,7 +52,7 @@ class Series(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """Something that happened at one time."""
+    """An event at one time, which a plot shows by a vertical line."""
 
     at_ms: int
     label: str

@@ -42,7 +42,8 @@ Sink = Callable[[DataFrame, WindowSpan], None]
 
 
 def to_files(path: str) -> Sink:
-    """A sink that writes Parquet, a directory `batch=N` for what is told at once; N is its first window.
+    """A sink that writes Parquet files. The windows of one call go to a directory `batch=N`, where N is the number of
+    the first of them.
 
     Raises ConfigError for a place that has windows of another origin, or other things, or lacks windows before these.
     """

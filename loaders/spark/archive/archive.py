@@ -190,8 +190,8 @@ class _ArchiveJob:
         self._note_skipped(told.skip_requests)
 
     def _note_skipped(self, requests: frozenset[tuple[int, int]]) -> None:
-        """Write a manifest that says what operators have had skipped, so that the archive's readers need not ask a
-        journal that may be gone. The table is asked only if there is a request that no manifest names."""
+        """Write a manifest that names the records that operators have had skipped, so that readers of the archive need
+        not read the journal, which may be gone. The table is read only if there is a request that no manifest names."""
         before = self._manifest
         if not before.number or requests <= set(before.skipped):
             return
@@ -257,13 +257,14 @@ class _ArchiveJob:
         )
 
     def _check_same_journal(self, parts: Mapping[int, ShardPart]) -> None:
-        """Raises an error if the journal was deleted and made again meanwhile. Otherwise frames of another journal are
-        foreign records."""
+        """Raises ArchiveError if the batch has records that are no frames of this journal because the journal was
+        deleted and created again. If the journal is still the same one, such records are archived as foreign
+        records."""
         if any(part.records > part.frames for part in parts.values()):
             _require_same(self._manifest, identity(self._spark, self._source), self._path)
 
     def _checked_numbers(self, written: DataFrame, parts: dict[int, ShardPart]) -> dict[int, ShardPart]:
-        """The batch's parts of the shards, with their faults. Raises GapError for a WAL that began anew."""
+        """The batch's part of each shard, with the number of its faults. Raises GapError for a WAL that began anew."""
         skipped = cache(lambda: skipped_places(self._spark, self._source))
         return {shard: self._checked_part(written, part, skipped) for shard, part in parts.items()}
 

@@ -21,7 +21,8 @@ from loaders.spark.stored.manifest import Manifest
 
 
 class ArchiveMarks:
-    """The marks of one journal, as the job of one archive sees them; `found` are those that exist when it begins."""
+    """The marks of one journal, as the job of one archive sees them; `found` has the marks that exist when the job
+    begins."""
 
     def __init__(self, spark: SparkSession, source: JournalSource, path: str, found: Mapping[int, Archive]) -> None:
         self._spark = spark

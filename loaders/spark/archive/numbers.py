@@ -26,11 +26,8 @@ def checked_part(
     skipped: Callable[[], Collection[int]],
     topic: str,
 ) -> ShardPart:
-    """`part` with its faults, the frames that do not follow. Raises GapError for a WAL that began anew.
-
-    `written` are the part's frames, `archived` returns those of the shard in everything that was archived before, and
-    `skipped` are the offsets that operators have had skipped.
-    """
+    """`part`, with its number of frames that do not follow the one before them. Raises GapError for a WAL that began
+    anew."""
     follows = part.first == before.last + 1 or not before.last
     if not part.frames or (follows and part.last - part.first + 1 == part.frames):
         return part

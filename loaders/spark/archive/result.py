@@ -28,11 +28,12 @@ class ArchiveResult:
     records: int = 0
     bytes: int = 0
     foreign: int = 0
-    """Records that are no frames of this journal. They are archived unchanged, and no operations are read from them."""
+    """Records that are no frames of this journal. They are archived unchanged, but no operations are read from them."""
     first_foreign: Place | None = None
     """The first foreign record, in order of place; None if there is none."""
     damaged: int | None = None
-    """Frames of this journal whose content stops a worker, archived as they are; None if nobody looked."""
+    """Frames of this journal whose content stops a worker, archived as they are; None if the run did not check
+    operations."""
     first_damaged: Place | None = None
     faults: int = 0
     """Frames that do not follow their predecessor."""

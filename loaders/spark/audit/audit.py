@@ -215,7 +215,7 @@ def _faulty_rows(table: DataFrame, shards: Sequence[_Audited]) -> Iterator[DataF
 
 
 class _Audited:
-    """The facts about one shard, and its report."""
+    """The facts about one shard that the audit collects, and the shard's report."""
 
     def __init__(self, number: int, found: Row | None, topic: str, kept_max: int, base: TrimmedBase | None) -> None:
         self.number = number
@@ -232,7 +232,7 @@ class _Audited:
         self._not_checked: list[str] = []
 
     def go_on(self) -> None:
-        """Continue from the trim of a shard that was trimmed."""
+        """If the shard was trimmed, complete the facts about its frames with the state that it had at the trim."""
         if self.base is not None:
             self.fact = continued(self.fact, self.base, self.topic)
 
@@ -251,12 +251,12 @@ class _Audited:
         self._counts.update({name: value for name, value in counts.items() if name != "shard"})
 
     def add(self, row: Row) -> None:
-        """Add one of the first differences of a sort."""
+        """Add one of the first differences of a sort to the report."""
         self._differences.add(row["what"], row["key"], row["expected"], row["found"])
 
     def count_differences(self, row: Row) -> None:
-        """Count all differences. Each of the first differences, which are known already, has the number of all of its
-        sort."""
+        """Set the number of differences of one sort. Each of the first differences, which were added before, has this
+        number."""
         self._differences.counts[row["what"]] = row["count"]
 
     def compare_marks(self) -> None:

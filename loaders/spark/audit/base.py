@@ -48,8 +48,8 @@ _PREPARED_SCHEMA = "shard int, offset bigint, at bigint, epoch bigint, tx bigint
 
 
 def bases_of(spark: SparkSession, source: JournalSource, begin: Begin) -> dict[int, TrimmedBase]:
-    """The state with which the fold of each shard begins. A shard that is not named here has its first frame, or was
-    not trimmed by `trim`."""
+    """The state with which the fold of each shard begins. A shard that is not in the result still has its first frame,
+    or was not trimmed by `trim`."""
     if not begin.trimmed:
         return {}
     trims = control(spark, source).trims
@@ -175,7 +175,7 @@ def continued(fact: Mapping[str, Any] | None, base: TrimmedBase, topic: str) -> 
 
 def digest_of(state: DataFrame, shard: int, base: TrimmedBase) -> bytes:
     """The digest of the remaining records of a base, from a table's state with all data. The digest needs an order, so
-    the state comes to the driver, one partition at a time. It is only needed while no record of the base was
+    the driver gets the state, one partition at a time. The digest is only needed while no record of the base was
     changed."""
     until = base.mark.offset
     there = found_records(state.where(F.col("shard") == shard)).where(F.col("record")["position"]["offset"] <= until)

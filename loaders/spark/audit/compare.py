@@ -15,7 +15,7 @@ from loaders.spark.fold.frames import fingerprinted
 from loaders.spark.read import rows
 
 OF_BASE = ("grow", "kept", "changed")
-"""Numbers that `fold.folded_lives` counts about the state with which a fold begins."""
+"""The fields of `of_base` in `fold.folded_lives` that are summed over all ids of a shard."""
 
 _UPDATE = ("position", "kind", "data", "replaceable", "subject")
 _TEXT_MAX = 300

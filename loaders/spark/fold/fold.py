@@ -239,7 +239,8 @@ def _is_there(added: Column, deleted: Column) -> Column:
 
 
 def _told_of_base(counted: Column) -> list[Column]:
-    """What the operations on an id show about the state with which its shard's fold begins."""
+    """The columns that `_of_base` needs, computed from the operations on an id. They show what the state with which the
+    shard's fold begins had of this id. `counted` says which operations were applied in this fold."""
     kind_of = F.col("type")
     grow = F.when(counted & (kind_of == "ADD"), 1).when(counted & (kind_of == "DELETE"), -1).otherwise(0)
     replaces = counted & ((kind_of == "DELETE") | ((kind_of == "UPDATE") & F.col("replaceable")))
@@ -254,7 +255,7 @@ def _told_of_base(counted: Column) -> list[Column]:
 
 
 def _of_base() -> Column:
-    """What all rows of an id together show about that state, in the columns of `of_base`."""
+    """The column `of_base` of `folded_lives`, computed from the columns of `_told_of_base` in all rows of an id."""
     kept, was_there = F.max("kept"), F.max("was_there")
     return F.struct(
         F.sum("grow").alias("grow"),
@@ -294,8 +295,8 @@ def marks(facts: DataFrame, lives: DataFrame, of_transactions: DataFrame) -> Dat
 
 
 def cut_at(records: DataFrame, journal: JournalIdentity, time: Column) -> DataFrame:
-    """`records` with `until`: the end of the last group that had been appended completely at a time. The epoch and the
-    group of a skipped record do not count."""
+    """`records` with the column `until`: the end of the last group that had been appended completely at the given time.
+    The epoch and the group of a skipped record do not count."""
     flat = flattened(with_frame(records.withColumn("until", F.lit(None).cast("bigint"))), journal)
     heads = flat.where((F.coalesce("index", F.lit(0)) == 0) & F.col("fault").isNull() & ~F.col("skip"))
     newest = F.coalesce(F.max("epoch").over(before(*SHARD, order=("offset",))), F.lit(0))

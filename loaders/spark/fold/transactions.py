@@ -75,7 +75,8 @@ def _history() -> Column:
 
 
 def _after_marker(state: Column, turn: Column) -> Column:
-    """The transaction after the marker of a newer epoch, which has dropped its operations unless it was prepared."""
+    """The state of a transaction after the marker of a newer epoch: its operations are dropped, unless it was
+    prepared."""
     count = turn["before"] - state["first"]
     dropped = turn["new_epoch"] & state["prepared"].isNull() & (count > 0)
     part = _part(state, count, F.lit(DROPPED), F.lit(None).cast(_PLACE))
@@ -105,7 +106,7 @@ def _turned(state: Column, turn: Column) -> Column:
 
 
 def _ended(state: Column) -> Column:
-    """The history, with the part that is not settled when the fold ends, if there is one."""
+    """The history of a transaction at the end of the fold. A part that is not settled then is its last part."""
     prepared = state["prepared"].isNotNull()
     count = F.coalesce(state["frozen"], F.col("total") - state["first"])
     fate = (

@@ -204,7 +204,7 @@ def control(spark: SparkSession, source: JournalSource) -> Control:
 def _advice(
     source: JournalSource, rows: Mapping[bytes, Row], keys: bytes, message: type[_Message]
 ) -> Iterator[_Message]:
-    """Rows that may be ignored if they do not parse (docs/FORMAT.md)."""
+    """The rows that are left out if they do not parse (docs/FORMAT.md)."""
     for key, row in rows.items():
         if key.startswith(keys):
             try:

@@ -22,7 +22,7 @@ from loaders.spark.session.failures import journal_errors
 from loaders.spark.session.wire import with_frame
 
 _SHARDS_AT_ONCE = 16
-"""Number of shards in one query plan."""
+"""The number of shards that one query plan reads."""
 
 
 def readable_start(
@@ -34,11 +34,12 @@ def readable_start(
     mend: str,
     begun: bool | None = None,
 ) -> Mapping[int, int]:
-    """Where to read the WAL from, to have all frames or all from `starting` on. The result has offsets: a reader of
-    records that are trimmed after this check gets an error, where "earliest" would silently begin after them.
+    """Where to read the WAL from, to have all frames or all from `starting` on. The result has offsets, because a
+    reader of records that are trimmed after this check then gets an error; with "earliest" it would silently begin
+    after them.
 
-    Raises GapError unless all records are there; it names what is gone, and says `mend`. `begun` is that of
-    `identity_and_begun`; it is looked up if it is not given.
+    Raises GapError unless all records are there; the error names what is gone, and has the text `mend`. `begun` is that
+    of `identity_and_begun`; it is looked up if it is not given.
     """
     require_all_shards(journal, starting)
     if starting is not None:

@@ -51,7 +51,8 @@ _POSITION = "struct<offset: bigint, index: int, ordinal: int>"
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What to replay: the operations that pass every criterion. Bounds are inclusive, and days are in UTC."""
+    """The criteria of a replay: it has the operations that pass all of them. Bounds are inclusive, and days are in
+    UTC."""
 
     until: datetime | None = None
     """Take the groups that had been appended completely by this time."""

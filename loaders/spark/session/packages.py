@@ -1,4 +1,4 @@
-"""The packages of Spark and Delta Lake that go with each PySpark. No other module knows.
+"""The packages of Spark and Delta Lake that go with each PySpark. No other module knows their names.
 
 Packages are Maven coordinates, as `spark.jars.packages` and `spark-submit --packages` take them.
 """
@@ -19,8 +19,8 @@ SCALA = "2.12"
 _DELTA: Mapping[str, str] = {
     "3.4.1": f"io.delta:delta-core_{SCALA}:2.4.0",
 }
-"""Delta Lake for each PySpark whose packages can be had, oldest first. The extra `spark` in pyproject.toml installs the
-last one."""
+"""Delta Lake for each PySpark whose packages are available, oldest first. The extra `spark` in pyproject.toml installs
+the last one."""
 
 
 class SparkPart(Enum):

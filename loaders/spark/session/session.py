@@ -193,8 +193,8 @@ def _getting_packages() -> Iterator[None]:
 
 
 def _look_up_once(spark: SparkSession) -> None:
-    """Look these names up once and keep the results. Otherwise Py4J searches every jar for a class of that name each
-    time, though the result stays the same while the JVM lives."""
+    """Look up the names of `_LOOKED_UP` once and keep the results. Otherwise Py4J searches every jar for a class of
+    such a name each time, though the result stays the same while the JVM lives."""
     for name in _LOOKED_UP:
         *packages_, last = name.split(".")
         holder = reduce(getattr, packages_, spark._jvm)
@@ -233,12 +233,13 @@ def _did_not_start(wanted: Collection[str]) -> str:
 
 
 def _finds_kafka(spark: SparkSession) -> bool:
-    """Whether Spark has its Kafka source. If it has, the source complains that nothing says what to read."""
+    """Whether Spark has its Kafka source. If it has, the source raises an error here, because no option says what to
+    read."""
     try:
         spark.read.format("kafka").load()
     except IllegalArgumentException:
         return True
-    except (AnalysisException, Py4JJavaError):  # it depends on where Spark looks first which of the two errors comes
+    except (AnalysisException, Py4JJavaError):  # which of the two errors comes depends on where Spark looks first
         return False
     return True
 

@@ -27,7 +27,7 @@ class PlaceClaim:
         """The job's name, greater than those of jobs that were started earlier; empty until the place is taken."""
 
     def take(self) -> None:
-        """Take the place. From now on it is this job's alone."""
+        """Take the place for this job. A job that took it earlier finds that `is_taken` is true."""
         before = names_of(self._files, _WRITERS)
         number = int(before[-1].partition("-")[0]) + 1 if before else 1
         self.writer = f"{number:09d}-{self.token}"
@@ -39,12 +39,12 @@ class PlaceClaim:
 
 
 def names_of(files: Files, directory: str) -> list[str]:
-    """Names in order, without those that interrupted writes have left."""
+    """The sorted names of the files in a directory, without those that interrupted writes have left."""
     return sorted(name for name in files.names(directory) if not name.startswith("."))
 
 
 def appear(files: Files, directory: str, name: str, before: Sequence[str]) -> None:
-    """Write a file under a new name, and delete those before it."""
+    """Write an empty file with a new name, and then delete the older files that `before` names."""
     files.write_new(f"{directory}/{name}", "")
     for older in before:
         files.delete(f"{directory}/{older}")

@@ -42,8 +42,8 @@ class Files:
             stream.close()
 
     def told(self, name: str, *keys: str) -> Mapping[str, Any]:
-        """The JSON object in a file, with these keys. Raises ConfigError for any other content; a power cut may leave a
-        file empty."""
+        """The JSON object in a file, which must have these keys. Raises ConfigError for any other content; a power cut
+        may leave a file empty."""
         try:
             found = json.loads(self.text(name))
             if isinstance(found, dict) and found.keys() >= set(keys):

@@ -1,6 +1,6 @@
 """The manifests of an archive: one for each batch, numbered in sequence. A manifest names the batch's files, where each
-shard stands, and what operators had skipped by then. A manifest that only has a skip to tell belongs to a batch without
-records.
+shard stands, and what operators had skipped by then. If operators have had more records skipped and no record is new,
+the next manifest belongs to a batch without records.
 
     <path>/manifest/<journal>/000000000001.json, …
 
@@ -52,7 +52,7 @@ class ShardPart:
     """File names relative to the archive."""
 
     def nothing_more(self) -> ShardPart:
-        """The part of a batch that has nothing of the shard."""
+        """The part of this shard in the next batch, if that batch has no records of the shard."""
         return ShardPart(self.shard, self.end, self.end, last=self.last, epoch=self.epoch)
 
 

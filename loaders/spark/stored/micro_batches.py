@@ -31,7 +31,8 @@ def run_micro_batches(
     look: Callable[[bool], None] | None = None,
 ) -> None:
     """Give `take` the micro-batches of `records`, one at a time: with `once`, to the end as of now; otherwise a batch
-    every `every_s` until `stop` is set. `look` is called about once a second and told whether there is nothing to do.
+    every `every_s` until `stop` is set. `look` is called about once a second; its argument says whether there is
+    nothing to do.
 
     Raises what `take` raises, and JournalError for what Spark says of Kafka. After an error, or after `stop`, no
     micro-batch is taken, although Spark counts it as done.

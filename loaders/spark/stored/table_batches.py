@@ -77,13 +77,14 @@ class BatchLog:
         return last
 
     def begin(self, batch: TableBatch) -> None:
-        """Note that the batch begins, before it changes any table. A batch that was cut off is noted already."""
+        """Write the file that says that a batch has begun. This is done before the batch changes any table. A batch
+        that was cut off has its file already."""
         if f"{batch.number:012d}{_BEGUN}" not in self._names(_BEGUN):
             self._write(batch, _BEGUN)
 
     def commit(self, batch: TableBatch) -> None:
-        """Note that the batch is in all tables. Raises ConfigError if another job has gone on meanwhile; then nothing
-        of that job's is deleted."""
+        """Write the file that says that a batch is in all tables. Raises ConfigError if another job has written a later
+        batch meanwhile; then no file of that job is deleted."""
         name = self._write(batch, _DONE)
         if self._names(_DONE)[-1] != name:
             self._files.delete(f"{BATCHES}/{name}")
@@ -111,7 +112,7 @@ class BatchLog:
 
 
 def ends_text(ends: Ends) -> str:
-    """Offsets as a message shows them."""
+    """Offsets as text for an error."""
     told = (f"{topic}[{partition}]@{offset}" for topic, of in ends.items() for partition, offset in of.items())
     return ", ".join(told) or "the beginning"
 

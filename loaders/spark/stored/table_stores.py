@@ -156,7 +156,7 @@ class DeltaStore(TableStore):
     def _merge(self, table: str, keys: Sequence[str], source: DataFrame) -> None:
         place = self._files.place(table).replace("`", "``")
         view = f"changes_of_{table}"
-        # the rows are computed already, which Delta does not notice; the session is used by this query only
+        # the rows are computed already, and Delta need not compute them again; the session is used by this query only
         source.sparkSession.conf.set(_MATERIALIZE, "none")
         for name, value in self._once(table).items():
             source.sparkSession.conf.set(f"{_DELTA_WRITE}.{name}", value)
@@ -216,8 +216,8 @@ class ParquetStore(TableStore):
         self._places = {} if newest is None else dict(newest.tables)
 
     def _forget(self) -> None:
-        """Delete the snapshots that neither this batch nor the one before it names, and what interrupted batches have
-        left."""
+        """Delete the snapshots that neither this batch nor the one before it names, and the files that interrupted
+        batches have left."""
         kept = {place for batch in self.batches.kept() for place in batch.tables.values()}
         for table in self._places:
             for directory in self._files.names(table):
@@ -240,7 +240,7 @@ def read_tables_of(spark: SparkSession, path: str, table: str) -> DataFrame:
 
 
 def is_delta_conflict(error: Exception) -> bool:
-    """Whether Delta refused a change because another one was faster."""
+    """Whether Delta refused a change because another one was committed first."""
     return any(cause.name.startswith(_DELTA_CONFLICT) for cause in java_causes(error))
 
 

@@ -114,7 +114,7 @@ def _moving(frames: DataFrame, carried: DataFrame) -> DataFrame:
 
 
 def _stands(frames: DataFrame, carried: DataFrame) -> DataFrame:
-    """Where each shard stands after the batch."""
+    """The last frame that counted in each shard, after the batch."""
     of_batch = frames.select("shard", F.struct("offset", "epoch", "number").cast(_STANDS).alias("stands"))
     both = of_batch.unionByName(carried.where("what = 'SHARD'").select("shard", "stands"))
     return both.groupBy("shard").agg(F.max("stands").alias("stands"))

@@ -105,7 +105,7 @@ def _is_over() -> Column:
 
 
 def _reference() -> Column:
-    """The state of the route's reference, if it has ever had another state than the first."""
+    """The newest state of the reference that the route made; null if nothing has changed it since the route."""
     route = F.col("route")
 
     def is_its(update: Column) -> Column:

@@ -253,8 +253,8 @@ class _TablesJob:
         self._told(TablesBatch(batch.number, count, letters, gaps, skipped))
 
     def _read(self, records: DataFrame) -> _Read:
-        """What the batch has read. The partition that is furthest behind decides; it may be one of which this run has
-        seen nothing."""
+        """Summarise the records of a batch. `until_ms` is the newest time of the partition that is furthest behind; it
+        is not known until this run has had a record of every partition."""
         newest = F.expr("max(unix_millis(timestamp))").alias("newest_ms")
         told = (F.count("*").alias("records"), F.max("offset").alias("last"), newest)
         found = records.groupBy("topic", "partition").agg(*told).collect()
@@ -315,7 +315,7 @@ class _TablesJob:
     def _replace(
         self, table: str, keys: tuple[str, ...], stored: DataFrame | None, scope: DataFrame, fresh: DataFrame
     ) -> None:
-        """Replace the stored rows of the scope by the new ones."""
+        """In a kept table, replace the rows of `stored` that match `scope` by the rows `fresh`."""
         if stored is not None and scope.isEmpty():
             return
         fresh = fresh.localCheckpoint()

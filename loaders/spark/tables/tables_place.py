@@ -89,7 +89,8 @@ class TablesPlace:
         return f"a job that has ended since, or somebody else, changed the tables below {self._path} too: start again"
 
     def has_all_until(self, ms: int) -> None:
-        """Note that all rows that were written before this time were read."""
+        """Store that all rows of the table topic that were written before the time `ms` have been read, so that the
+        tables have them."""
         if ms > self._until_ms:
             name = f"{ms:015d}-{self._batches.count():012d}-{self._claim.token}"
             appear(self._files, _UNTIL, name, names_of(self._files, _UNTIL))
