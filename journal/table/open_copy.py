@@ -1,8 +1,8 @@
 """LocalTables, an open copy of a journal's tables: its directory, the store in it, and the replica that follows the
 topic.
 
-The copy can always be built again from the topic. So a directory that cannot be opened or read (after a power cut, say)
-is built anew, and so is a copy of topics that were deleted and created again.
+The copy can always be built again from the topic. So the copy is built anew if its directory cannot be opened or read
+(after a power cut, say), or if the topics were deleted and created again.
 """
 
 from __future__ import annotations

@@ -3,9 +3,12 @@
 A new copy of a shard is *building*: rows go straight to the store, where nobody may read them yet. The shard becomes
 readable at the mark that was its partition's newest when reading began, or at a later mark. Older marks in a compacted
 topic describe no state, because rows of keys that were written again later are missing. From then on, the shard's rows
-are held back until their mark arrives, and are written with the mark and the position in one batch. So a reader always
-sees the state of a mark. A shard that becomes readable while others are still building already works like that, but it
-is no more durable than the others: all positions are stored together, after one flush, once every shard is readable.
+are held back until their mark arrives, and are written in one batch, with the mark and the copy's place in the log. ~
+all positions are stored together, after one flush, ==> the places of all copies are stored together, after one flush, ~
+its position is inside the log, ==> its place is inside the log, ~ The position is kept with ==> The place is kept with
+So a reader always sees the state of a mark. A shard that becomes readable while others are still building already works
+like that, but it is no more durable than the others: all positions are stored together, after one flush, once every
+shard is readable.
 
 The cleaner compacts no rows younger than min.compaction.lag. So the state of a mark is complete if the mark was younger
 than that when it was read; so is the state of the mark that was the newest at any moment within that time. A readable
@@ -128,8 +131,8 @@ class Replica:
     ) -> None:
         """`identity` is bytes that differ for another cluster, topic or journal; `wall_ms` is ms since 1970.
 
-        With `counts_rows` the rows of a copy that was built from nothing are counted. An owner that makes no load,
-        which would count them, asks for it.
+        With `counts_rows` the rows of a copy that was built from nothing are counted. An owner that makes no load needs
+        this, because a load would count them.
         """
         self.identity = identity
         self._topic = topic
@@ -288,7 +291,8 @@ class Replica:
     # ---- following -------------------------------------------------------------------------------------------------
 
     def poll(self, timeout_s: float) -> int:
-        """Take in the rows that have arrived; returns their number. It waits at most `timeout_s` for the first row."""
+        """Read the rows that have arrived, and add them to the copy; returns their number. It waits at most `timeout_s`
+        for the first row."""
         began = self._age.clocks()
         if self._age.is_too_long_since(self._whole):
             # the process was stopped or made no poll for so long that tombstones may be missed: check whether the copy
@@ -443,7 +447,8 @@ class Replica:
     def _note_ends(self, at: Mapping[int, int] | None = None) -> None:
         """Make those building shards readable that stand at a mark at or beyond their captured end.
 
-        `at` gives their positions in the middle of a batch; without it they are the reader's positions.
+        `at` has the offsets that the shards have reached in the middle of a batch; without it, the reader's offsets
+        count.
         """
         for shard in self._shards if at is None else at:
             copy = self._shards[shard]
@@ -463,7 +468,7 @@ class Replica:
             if self._doubted:
                 self._require_counted()
                 self._doubted = False
-            self._store.flush()  # the rows must be on disk before the position is
+            self._store.flush()  # the rows must be on disk before the place is
             named = {name: value for noted in self._unnoted.values() for name, value in noted.items()}
             self._store.write((), named | {_BUILDING: _NO})
             self._unnoted.clear()
@@ -489,7 +494,7 @@ class Replica:
         return self._shards[shard].end - self._reader.position(shard)
 
     def ends(self, timeout_s: float) -> dict[int, int]:
-        """The present end of the table's log by shard, asked from the brokers."""
+        """The end of the log of each shard of the table at present; the brokers are asked for it."""
         return self._reader.ends(self._numbers, timeout_s)
 
     def behind(self, ends: Mapping[int, int]) -> int:

@@ -37,8 +37,8 @@ deleted."""
 
 
 StoredOf = Callable[[Sequence[int], bool], set[int]]
-"""A function that gives those of the given messages that still exist. Their bodies were added to the cache before those
-of its last group.
+"""A function that takes ids of messages and returns the ids of those that still exist. It is called for messages whose
+bodies were added to the cache before those of the last group.
 
 Unless the second argument asks for an exact answer, the result may contain some deleted messages.
 """

@@ -209,8 +209,8 @@ class Lockstep:
         queue: str,
         call: Callable[[ChainedStore, Sequence[int]], Accepted],
     ) -> Joined:
-        """Make the other stores do to the messages what the first one did. Messages that only they still hold are
-        released."""
+        """Do an operation on messages, which the first store has done, in the other stores. A message that another
+        store holds for somebody, although the first store does not, is released there first."""
         for message_id in message_ids:
             self.await_arrival(message_id)
         messages = [chained_id(message_id) for message_id in message_ids]

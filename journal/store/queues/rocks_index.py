@@ -67,8 +67,8 @@ class RocksReferenceIndex:
         # rocksdict declares a method where it has an attribute
         self._lossy.disable_wal = True  # type: ignore[method-assign, assignment]
         self._starts: dict[bytes, bytes] = {}
-        """For a prefix, a key before which there are no rows. A scan that starts there need not pass rows that were
-        deleted before."""
+        """A key for each prefix: the index has no rows with this prefix before that key. A scan that starts there need
+        not pass rows that were deleted earlier."""
         self._failure: LocalStorageError | None = None
         self._clear()
         self._db: Rdict = self._do("open", lambda: Rdict(str(directory), store_options(STORE_FILES)))

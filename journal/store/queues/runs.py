@@ -171,7 +171,7 @@ class QueueRuns(QueueMessages):
                 tables.clear(row)
 
     def settled_run(self, run: Run, queue_id: int) -> None:
-        """Call `settled` for the run that `acknowledge_run` was given, in one step."""
+        """Call `settled` for a run that `acknowledge_run` has acknowledged, in one step."""
         entry, tables, table = self._queues.get(queue_id), self._tables, self._references
         if entry is None or entry.gone:
             return

@@ -57,7 +57,7 @@ class QueueState(QueueHolders):
         Each step gives the ids of messages that have no reference left.
 
         Those messages stay known, without references, until `forget`. `arrive`, `withdraw`, `unlock` and `settled` do
-        nothing for a reference whose queue is removed. Until its step, a reference still counts as one of its message.
+        nothing for a reference whose queue is removed. Until its step, such a reference still counts for its message.
         Raises QueueMissingError, QueueInDoubtError (a transaction locks or adds references in the queue).
         """
         entry = self.queue(name)
@@ -179,8 +179,8 @@ class QueueState(QueueHolders):
         """Make the first READY reference HELD, after a batch of due references has become READY. Expired references are
         not taken.
 
-        None if there is none, or if too many references must be handled first: more than a batch has expired, or must
-        be put back because the clock was set back. `next_due` is then in the past.
+        The result is None if no reference is READY, or if too many references must be handled first: more than a batch
+        has expired, or must be put back because the clock was set back. `next_due` is then in the past.
         """
         tables, table = self._tables, self._references
         entry = self.queue_of(queue_id)
@@ -200,7 +200,7 @@ class QueueState(QueueHolders):
         return Delivery(table.id[table.message[row]], table.deliveries[row])
 
     def acquire(self, message_id: int, queue_id: int, holder: str, now_ms: int | None) -> Delivery:
-        """Make a READY (or due) reference HELD. If `holder` holds it already, it is not held over any more.
+        """Make a READY (or due) reference HELD. If `holder` holds the reference already, it is not held over any more.
 
         Without `now_ms` the caller has checked the times of the reference already. Raises what `require_acquirable`
         raises.
@@ -299,7 +299,8 @@ class QueueState(QueueHolders):
         return self._tables.make_due(now_ms)
 
     def next_due(self) -> int:
-        """When the next reference is due, or since when a `take` can go on; 0 if none is scheduled."""
+        """The time at which the next reference is due, or since which a stopped `take` can continue; 0 if there is
+        neither."""
         tables = self._tables
         times = [tables.next_due(), tables.showing_since, *tables.passing.values()]
         return min((time for time in times if time), default=0)

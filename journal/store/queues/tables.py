@@ -94,8 +94,8 @@ class QueueTables(PagedTables):
             self.drop_message(message_row)
 
     def drop_queue(self, entry: QueueEntry) -> Iterator[array[int]]:
-        """Remove a queue with all its references, in steps. Each step gives the messages that have no other reference;
-        those stay known, without references.
+        """Remove a queue with all its references, in steps. Each step returns the ids of the messages that have no
+        other reference; those stay known, without references.
 
         The queue counts as removed from now on: only these steps change its references.
         """
@@ -136,7 +136,7 @@ class QueueTables(PagedTables):
         """The first READY row that has not expired, with its line. Expired rows before it are passed over: they leave
         the line.
 
-        After `PASSED_MAX` such rows the result is None, and the queue is noted in `passing`, so that the next call
+        After `PASSED_MAX` such rows the result is None, and the queue is put into `passing`, so that the next call
         continues. Hot path.
         """
         table, passed = self.references, 0
@@ -191,7 +191,7 @@ class QueueTables(PagedTables):
 
     def make_due(self, now_ms: int) -> int:
         """Make references READY that are due by now, the earliest first: at most `DUE_MAX` in memory and as many in the
-        index. Returns how many.
+        index. Returns their number.
 
         The others are left for the next call, so that no caller waits longer than this for the lock.
         """

@@ -7,9 +7,9 @@ wrong.
 Depths and ages need everything that is in queues, which no window of Spark's keeps. So each micro-batch reads the state
 that the one before left in files, folds its own operations in, and leaves its own state: everything in queues, staged
 operations, transactions in doubt, the windows that are over, and the offsets where the next micro-batch begins, so that
-state and position cannot disagree. After a kill, the windows of the newest state go to the sink again, unless they are
-known to have reached it. Windows are numbered by their width, so a state belongs to one width and one journal, and says
-to which. Its name distinguishes its windows from those of a state that is begun anew.
+the state and these offsets cannot disagree. After a kill, the windows of the newest state go to the sink again, unless
+they are known to have reached it. Windows are numbered by their width, so a state belongs to one width and one journal,
+and says to which. Its name distinguishes its windows from those of a state that is begun anew.
 
     <state>/writers/…                the job that goes on from it: `claim`
     <state>/left/NUMBER-WRITER       the state after a batch: the last one, and the one before it

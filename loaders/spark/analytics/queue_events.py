@@ -88,7 +88,8 @@ def read_part(records: DataFrame, journal: JournalIdentity) -> DataFrame:
 
 
 def span_of(part: DataFrame) -> Span:
-    """The span of everything that `read_part` gives."""
+    """The time from the first frame to the last one in the result of `read_part`, and the records in it that are no
+    frames."""
     bad = F.when(F.col("fault").isNotNull(), F.struct("shard", "offset", "topic", "fault"))
     found = part.agg(
         F.min("at").alias("begin"), F.max("at").alias("end"), F.count("fault").alias("bad"), F.min(bad).alias("first")

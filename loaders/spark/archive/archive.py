@@ -75,8 +75,8 @@ def archive(
 class _ArchiveJob:
     """One run of the archive. Its micro-batches come one at a time.
 
-    It has many attributes because every batch needs them: what was asked for (source, path, format, checks), the parts
-    of the archive (frames, manifests, marks), and how the run ends and reports.
+    It has many attributes because every batch needs them: the arguments of `archive` (source, path, format, checks),
+    the parts of the archive (frames, manifests, marks), and how the run ends and reports.
     """
 
     def __init__(

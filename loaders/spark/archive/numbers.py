@@ -2,8 +2,8 @@
 one that is archived.
 
 Skipped frames move neither epochs nor numbers here, though they are archived like all records. The archiving job does
-not see skips, and may have archived a record before it was skipped. So the table is asked only about a batch whose
-numbers do not fit, and then the archive is searched once more.
+not see skips, and may have archived a record before it was skipped. So the skips are read from the table only for a
+batch whose numbers do not fit, and then the archive is searched once more.
 """
 
 from __future__ import annotations

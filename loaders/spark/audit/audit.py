@@ -72,7 +72,7 @@ _NONE = -1
 """A value in place of an offset, if there is none."""
 _OF_IDS = ("applied", "rejected", "records", "updates", *OF_BASE)
 _COUNTED = ("applied", "rejected", "records", "updates", "staged", "prepared", "dropped")
-"""Fields of a mark that count operations. The frames alone give the other fields."""
+"""Fields of a mark that count operations. The other fields follow from the frames alone."""
 _GOES_ON = ("applied", "rejected", "dropped")
 """Fields of a mark that never decrease."""
 _FROM_ARCHIVE = "--archive PATH reads it from an archive"
@@ -92,7 +92,7 @@ def audit(
     journal = identity(spark, source)
     table = batch(spark, source, source.table)
     with journal_errors(source):
-        # the trim is read first, which the tables have passed by then, then the marks, and then the end of the WAL
+        # the trim is read first, so that no mark that is read next is before it; the end of the WAL is read last
         if archive is None:
             begin = begin_of(spark, source, journal)
             bases = bases_of(spark, source, begin)

@@ -118,7 +118,7 @@ def records(state: DataFrame) -> DataFrame:
 
 
 def marks(state: DataFrame) -> DataFrame:
-    """Where each shard of a state stands, in no order."""
+    """One row for each mark of a state: its fields, and where its row stands in the topic. The rows are in no order."""
     found = state.where(F.col("row") == "MARK")
     return found.select("shard", F.col("offset").alias("row_offset"), "written", "mark.*")
 

@@ -44,7 +44,7 @@ class JournalSource:
 
     bootstrap_servers: str
     journal: str
-    """Its full name: `topic_prefix` comes first, if there is one."""
+    """The journal's full name: it begins with `topic_prefix`, if there is one."""
     properties: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -69,8 +69,8 @@ class JournalSource:
         return access_of(self.bootstrap_servers, self.properties)
 
     def options(self) -> dict[str, str]:
-        """What Spark's Kafka source and sink are told about the brokers. Raises ConfigError for a property that Java
-        has no counterpart for."""
+        """The options with which Spark's Kafka source and sink reach the brokers. Raises ConfigError for a property
+        that Java has no counterpart for."""
         return java_options(self.properties) | {"kafka.bootstrap.servers": self.bootstrap_servers}
 
 

@@ -121,7 +121,7 @@ def _is_there(spark: SparkSession, source: JournalSource, journal: JournalIdenti
 
 
 def _unreadable(spark: SparkSession, source: JournalSource, asked: Mapping[int, int]) -> list[int]:
-    """The shards that cannot be read from the given offset."""
+    """The shards whose records from the given offsets on cannot all be read."""
     try:
         _first_frames(spark, source, asked, asked)
     except GapError:

@@ -41,8 +41,9 @@ from loaders.spark.session.wire import with_frame
 from loaders.spark.stored.manifest import Manifest
 
 COLUMNS = ("group", "shard", "offset", "type", "id", "kind", "data", "replaceable", "subject", "tx", "in_doubt")
-"""The columns of `Selection.operations`. `tx` is the source's transaction, 0 for none. `in_doubt` means that it is not
-settled; a row of type PREPARE follows its operations of each shard, and one of these rows has the PREPARE's data."""
+"""The columns of `Selection.operations`. `tx` is the source's transaction, 0 for none. `in_doubt` means that this
+transaction is not settled; a row of type PREPARE follows its operations of each shard, and one of these rows has the
+PREPARE's data."""
 
 _LAST = 2**63 - 1
 _DAY_MS = 86_400_000

@@ -168,7 +168,7 @@ os.register_at_fork(after_in_child=_leave_sigterm_to_python)
 @contextmanager
 def _signals_are_ours() -> Iterator[None]:
     """Keep SIGTERM from a JVM that is started meanwhile. systemd and `timeout` signal all processes of a service, and a
-    job that is told to stop needs its JVM until it has stopped. The JVM ends after this process, when its standard
+    job that stops at SIGTERM needs its JVM until it has stopped. The JVM ends after this process, when its standard
     input closes."""
     _starting.add(threading.get_ident())
     try:

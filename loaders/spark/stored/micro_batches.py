@@ -1,4 +1,5 @@
-"""How a job goes through growing topics: in micro-batches, until it is told to stop or has reached the end.
+"""How a job goes through growing topics: in micro-batches, until somebody stops the job or it has reached the end. ~ A
+job stores its position with its results. ==> A job stores the offsets at which it continues with its results.
 
 A job stores its position with its results. So Spark's checkpoint is deleted after each run: an older one, or one from a
 backup, could only disagree with the results.

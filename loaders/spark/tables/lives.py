@@ -54,19 +54,19 @@ class WalBatch(NamedTuple):
 
     operations: DataFrame
     """The operations that took effect, with the columns of `loaders.spark.read.frames.operations` and their `position`.
-    Their append time is when they took effect."""
+    Their `appended` is the time at which they took effect."""
     carried: DataFrame
     """The rows for the next batch, in CARRIED_SCHEMA."""
     frames: DataFrame
-    """The frames that counted; `gap` marks a frame that did not follow the one before it."""
+    """The frames that counted; `gap` says that a frame did not follow the one before it."""
 
 
 # ---- operations --------------------------------------------------------------------------------------------
 
 
 def wal_batch(records: DataFrame, journal: JournalIdentity, carried: DataFrame | None, topic: str) -> WalBatch:
-    """The result of `records`, which are those of `wire.with_frame` with `skip` (an operator has had the record
-    skipped: a frame is left out), and follow those that gave `carried`."""
+    """The result of one batch of the WAL. `records` have the columns of `wire.with_frame` and `skip` (an operator has
+    had the record skipped, so its frame is left out). `carried` is what the batch before it carried over."""
     spark = records.sparkSession
     before = table_of(spark, CARRIED_SCHEMA, []) if carried is None else carried
     moving = _moving(frames_of(records, journal), before).localCheckpoint()

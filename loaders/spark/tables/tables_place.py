@@ -1,4 +1,5 @@
-"""The place of journal tables: which journal they belong to, which job keeps them, and until when they have everything.
+"""The place of journal tables: which journal they belong to, which job keeps them, and the time up to which they have
+everything.
 
     <path>/journal.json        the journal and the format of the tables
     <path>/writers/…           the job that keeps them: `claim`
@@ -42,8 +43,8 @@ class TablesPlace:
         self._until_ms = -1
 
     def open(self, name: str, journal: JournalIdentity, kept_as: TableFormat, retention_ms: int | None) -> bool:
-        """Whether records were read for these tables before. Raises ConfigError for a place that is not this job's, or
-        if the job was away too long: `retention_ms` is the table topic's."""
+        """Open the place, and return whether records were read for these tables before. Raises ConfigError for a place
+        that is not this job's, or if the job was away too long: `retention_ms` is the table topic's."""
         files = self._files
         if not files.exists(_DESCRIPTION):
             # a killed job may leave a file whose name begins with a dot
