@@ -3,24 +3,22 @@
 A new copy of a shard is *building*: rows go straight to the store, where nobody may read them yet. The shard becomes
 readable at the mark that was its partition's newest when reading began, or at a later mark. Older marks in a compacted
 topic describe no state, because rows of keys that were written again later are missing. From then on, the shard's rows
-are held back until their mark arrives, and are written in one batch, with the mark and the copy's place in the log. ~
-all positions are stored together, after one flush, ==> the places of all copies are stored together, after one flush, ~
-its position is inside the log, ==> its place is inside the log, ~ The position is kept with ==> The place is kept with
-So a reader always sees the state of a mark. A shard that becomes readable while others are still building already works
-like that, but it is no more durable than the others: all positions are stored together, after one flush, once every
-shard is readable.
+are held back until their mark arrives, and are written in one batch, with the mark and the copy's place in the log. So
+a reader always sees the state of a mark. A shard that becomes readable while others are still building already works
+like that, but it is no more durable than the others: the places of all copies are stored together, after one flush,
+once every shard is readable.
 
 The cleaner compacts no rows younger than min.compaction.lag. So the state of a mark is complete if the mark was younger
 than that when it was read; so is the state of the mark that was the newest at any moment within that time. A readable
 shard may meet older rows, after its process was away, slow or stopped. It then goes back to building, on top of its
 present rows, up to the newest mark.
 
-An existing copy is used again if it belongs to the same topic and journal, its position is inside the log, and it stood
-at the end of the log not longer ago than tombstones are kept, by the brokers' clock. Otherwise it is dropped, because
-it could hold records that were deleted. The position is kept with the leader epoch of its mark's record, so that the
-brokers can tell whether the log was truncated before it (KIP-320). The copy first reads the mark at which it stands
-again, and each further mark must name the one before it. If one does not, Kafka has lost acknowledged rows (all brokers
-lost power at once, say). The copy is then dropped too, because its next state would be one that never was.
+An existing copy is used again if it belongs to the same topic and journal, its place is inside the log, and it stood at
+the end of the log not longer ago than tombstones are kept, by the brokers' clock. Otherwise it is dropped, because it
+could hold records that were deleted. The place is kept with the leader epoch of its mark's record, so that the brokers
+can tell whether the log was truncated before it (KIP-320). The copy first reads the mark at which it stands again, and
+each further mark must name the one before it. If one does not, Kafka has lost acknowledged rows (all brokers lost power
+at once, say). The copy is then dropped too, because its next state would be one that never was.
 
 Old marks may have been compacted away. So a copy that was built on top of an older state is *doubted*: before it
 becomes readable its rows are counted, and if the numbers are not those of its marks it is built from nothing. A

@@ -1,8 +1,7 @@
-"""How a job goes through growing topics: in micro-batches, until somebody stops the job or it has reached the end. ~ A
-job stores its position with its results. ==> A job stores the offsets at which it continues with its results.
+"""How a job goes through growing topics: in micro-batches, until somebody stops the job or it has reached the end.
 
-A job stores its position with its results. So Spark's checkpoint is deleted after each run: an older one, or one from a
-backup, could only disagree with the results.
+A job stores its results together with the offsets at which it continues. So Spark's checkpoint is deleted after each
+run: an older one, or one from a backup, could only disagree with the results.
 """
 
 from __future__ import annotations
