@@ -47,7 +47,7 @@ class Swap:
     thread-safe."""
 
     def __init__(self, directory: Path, *, file_bytes_max: int, queue_bytes_max: int) -> None:
-        """Raises LocalStorageError. Processes with the same `directory` take different places in it."""
+        """Processes that swap to the same `directory` take different places in it. Raises LocalStorageError."""
         self._slot = take_slot(directory, "swap")
         self._directory = self._slot.path
         self._file_bytes_max = file_bytes_max
@@ -109,7 +109,7 @@ class Swap:
             file.full = True  # so nothing more is appended to this file
 
     def get(self, body_id: int) -> bytes | None:
-        """Read a body; None if there is none of that id. Raises LocalStorageError."""
+        """The body with this id; None if it has none. Raises LocalStorageError."""
         place = self._places.get(body_id)
         if place is None:
             return None
@@ -188,7 +188,7 @@ class VolatileBodies:
         self._bodies[body_id] = None
 
     def get(self, body_id: int) -> bytes | None:
-        """A body; None if there is none of that id. Raises LocalStorageError."""
+        """The body with this id; None if it has none. Raises LocalStorageError."""
         body = self._bodies.get(body_id)
         if body is None and self._swap is not None:
             return self._swap.get(body_id)

@@ -69,7 +69,7 @@ class MessageStoreChain:
 
     @property
     def error(self) -> ChainError | None:
-        """The error for which nothing more is accepted; None if there is none."""
+        """The error after which the chain accepts nothing more; None while it has met none."""
         return self._core.steps.error
 
     # ---- objects ---------------------------------------------------------------------------------------------------

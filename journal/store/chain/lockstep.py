@@ -102,7 +102,7 @@ class Lockstep:
 
     def __init__(self, stores: Sequence[ChainedStore], names: Sequence[str], lag_timeout_s: float) -> None:
         self.error: ChainError | None = None
-        """The error for which nothing more is accepted; None if there is none."""
+        """The error after which the chain accepts nothing more; None while it has met none."""
         self.leads = False
         """Whether the first store has accepted an operation for which the others may not have been called yet."""
         self.arrivals = Arrivals()

@@ -108,7 +108,7 @@ class ChainStreams:
         self, first: Pending, message: Message, kept: KeptBody, queues: Sequence[str], tx: int
     ) -> list[Completion]:
         """Give the other stores the message that the first store has accepted; returns the completions of all."""
-        # note the message first, because a caller that is cancelled does not wait for the rest
+        # this is done first, because a caller that is cancelled does not wait for the rest
         with self._core.lock:
             self._core.note_touched([first.id], tx)
         its_id, its_tx = chained_id(first.id), chained_id(tx)

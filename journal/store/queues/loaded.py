@@ -46,7 +46,7 @@ class LoadedStore:
     prepared: list[LoadedPrepared] = field(default_factory=list)
     outcomes: list[LoadedOutcome] = field(default_factory=list)
     orphans: list[tuple[int, ...]] = field(default_factory=list)
-    """Records without any reference to them: a message without references and its chunks, or a gone queue's binding.
-    The store deletes them in its first groups, a message's records in one group."""
+    """Records without any reference to them: a message without references and its chunks, or the binding of a queue
+    that is gone. The store deletes them in its first groups, a message's records in one group."""
     orphaned_messages: int = 0
     """Number of messages among the orphans."""

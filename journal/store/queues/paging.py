@@ -277,7 +277,7 @@ class PagedTables:
                 self.bring_back(paged)
 
     def bring_back(self, paged: Paged) -> int:
-        """Take a reference that was found in the index out of it, and return its row."""
+        """Take a reference out of the index, in which it was found, and return its row in memory."""
         assert self.index is not None
         self.index.remove(paged)
         entry = self.queues[paged.queue]

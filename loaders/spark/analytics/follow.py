@@ -78,7 +78,8 @@ run again, this function is called again."""
 
 
 class Left(NamedTuple):
-    """The state after a micro-batch: the name of its directory, and its clock."""
+    """The state after a micro-batch: the name of its directory, and its clock, which is the row that was written
+    last."""
 
     name: str
     clock: Row

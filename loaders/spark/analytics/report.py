@@ -100,8 +100,8 @@ def report_data(found: Analytics) -> ReportData:
 
 
 def series_of(queues: Sequence[QueueSummary]) -> list[str]:
-    """The names in the plot of depths, the deepest queue first, and `REST` if those are not all. A queue that was made
-    anew has the name of the one before it, and shares its series."""
+    """The names in the plot of depths, the deepest queue first, and `REST` if those are not all. A queue that was
+    destroyed and created again has the name of the one before it, and shares its series."""
     deepest = sorted(queues, key=lambda each: (-each.depth_max, each.queue))
     names = list(dict.fromkeys(each.queue for each in deepest))
     shown = names[:SERIES_MAX]

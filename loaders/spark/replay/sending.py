@@ -28,7 +28,8 @@ def send(records: DataFrame, source: JournalSource, topic: str) -> None:
 
 
 def _require(records: DataFrame, properties: dict[str, str], topic: str) -> None:
-    """Raises TopicError if the topic does not exist. An administrator's request creates none."""
+    """Raises TopicError if the topic does not exist. It is looked up by an administrator's request, which creates no
+    topic."""
     admin = records.sparkSession._jvm.org.apache.kafka.clients.admin.Admin.create(properties)  # type: ignore[union-attr]
     try:
         admin.describeTopics([topic]).allTopicNames().get()

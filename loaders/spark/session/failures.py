@@ -50,8 +50,8 @@ class ReadJournal(Protocol):
 
 @contextmanager
 def journal_errors(source: ReadJournal, doing: str = READING) -> Iterator[None]:
-    """Raises TopicError, GapError, KafkaUnavailableError or KafkaRefusedError for what Spark says of Kafka. `doing` is
-    Kafka's name of the operation on the topics."""
+    """In this context, Spark's errors about Kafka are raised as TopicError, GapError, KafkaUnavailableError or
+    KafkaRefusedError. `doing` is Kafka's name of the operation on the topics."""
     try:
         yield
     except SPARK_ERRORS as error:

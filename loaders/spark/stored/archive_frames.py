@@ -171,7 +171,7 @@ class DeltaFrames(ArchiveFrames):
         super().__init__(spark, path, journal, uuid)
         self._table = f"{path}/{_TABLE}"
         self._token = uuid.hex()[:8]
-        """A part of batches' names. A journal that was made anew has another token."""
+        """A part of the batches' names. A journal that was deleted and created again has another token."""
 
     def new_batch(self, number: int) -> str:
         return f"{number:012d}-{self._token}{secrets.token_hex(4)}"

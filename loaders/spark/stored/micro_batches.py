@@ -34,8 +34,8 @@ def run_micro_batches(
     every `every_s` until `stop` is set. `look` is called about once a second; its argument says whether there is
     nothing to do.
 
-    Raises what `take` raises, and JournalError for what Spark says of Kafka. After an error, or after `stop`, no
-    micro-batch is taken, although Spark counts it as done.
+    Raises what `take` raises, and JournalError in the place of Spark's errors about Kafka. After an error, or after
+    `stop`, no micro-batch is taken, although Spark counts it as done.
     """
     failed: list[Exception] = []
 

@@ -93,8 +93,9 @@ def wal_batch(records: DataFrame, journal: JournalIdentity, carried: DataFrame |
 
 
 def _moving(frames: DataFrame, carried: DataFrame) -> DataFrame:
-    """The frames that move their shard on, in order. Frames of an older epoch after a newer one, and repeated frames,
-    do not. A skipped frame moves no epoch, moves the number only if it follows, and nothing in it counts."""
+    """The frames that advance their shard, in order. A frame of an older epoch after a newer one does not, nor does a
+    repeated frame. A skipped frame changes no epoch; it changes the number only if it follows the frame before it, and
+    its operations do not count."""
     stands = carried.where("what = 'SHARD'").select(
         "shard", F.col("stands")["epoch"].alias("epoch_then"), F.col("stands")["number"].alias("number_then")
     )
