@@ -1,1 +1,1 @@
-"""Activation: how a node becomes the one that may write."""
+"""Activation: how a standby is kept ready, and how a node becomes the one that may write."""

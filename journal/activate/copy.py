@@ -1,4 +1,5 @@
-"""TableCopy: a process' local copy of the tables, which a follower in its own thread or a journal uses.
+"""TableCopy: a process' local copy of the tables. On a standby, `copy_thread` keeps it at the tables' end, and
+`warm_state` tells the node's loader what changes.
 
 It outlives the journals that use it: a node has one copy for its life, and a new `Journal` for each activation, so that
 nobody can append through the journal of an earlier epoch. Exactly one thread owns replica and store at any time: the

@@ -11,8 +11,8 @@ from journal.append.callbacks import is_callback
 from journal.append.completion import Completion, completed
 from journal.append.group import Group
 from journal.append.group_queue import GroupQueue, queue_full
+from journal.append.interrupted import mark_refusal
 from journal.append.operations import NOTHING, Amount, Append
-from journal.append.refusals import mark_refusal
 from journal.append.state import Life
 from journal.limits import Limits
 from journal.process.clocks import Clock

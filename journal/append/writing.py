@@ -1,4 +1,4 @@
-"""The writer of groups as appends use it, and the result of an activation that appends need."""
+"""What appends need of a writer: its interface, and the result of an activation. The writer is `journal.wal.writer`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""One Kafka transaction of the writer: the sealed groups in it, and what each group's completion is told once its fate
-is known."""
+"""What one Kafka transaction of the writer holds: sealed groups, and what each group's completion is told once its fate
+is known. `writer` sends and commits it."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 
 from journal.append.callbacks import CallersLock
 from journal.append.completion import completed
-from journal.append.refusals import is_refusal
+from journal.append.interrupted import is_refusal
 from journal.errors import (
     CallerError,
     ClosedError,

@@ -1,5 +1,5 @@
 """Warm copies of the shards that a worker does not own, so that it can continue at once when it gets such a shard. (The
-copy of a standby node is `journal.activate.copy`.)
+copy of a standby node is `journal.activate.copy`, and `journal.activate.warm_state` tells its loader what changes.)
 
 Each copy is the store that the shard's worker will use. A replica in a thread of its own keeps it at the table's end,
 with a consumer of its own, which counts if P is large. When the shard is assigned, the open store is passed to its

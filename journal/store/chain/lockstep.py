@@ -15,7 +15,7 @@ from functools import partial
 from typing import TypeVar
 
 from journal.append.completion import Completion
-from journal.append.refusals import mark_refusal
+from journal.append.interrupted import mark_refusal
 from journal.errors import (
     CallerError,
     ChainError,

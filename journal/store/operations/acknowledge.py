@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from journal.append.completion import Completion
+from journal.append.interrupted import is_refusal
 from journal.append.operations import AnyOperation, DeletedRecords, PlainOperation
-from journal.append.refusals import is_refusal
 from journal.errors import StoreError
 from journal.store.operations.change import ReferenceChanges
 from journal.store.operations.core import StoreCore

@@ -1,4 +1,4 @@
-"""Whether an append that ended with an exception has appended nothing.
+"""Whether an append that was interrupted has appended nothing. (Appends are refused in `intake` and `acceptance`.)
 
 An append that is interrupted (Ctrl-C, for example) while it waits for room has appended nothing: its intake marks the
 exception. One that is interrupted anywhere else may be in the journal.
