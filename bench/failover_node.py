@@ -1,9 +1,10 @@
 """A node with a message store: `python -m bench.failover_node NAME [--cold] [--with-worker]`.
 
-Settings come from the environment. While the node is active it sends and acknowledges messages at the rate of the
-command `load RATE` (operations of the journal a second), and reports when groups of them were acknowledged. `fill N`
-sends N messages that stay; `hand-over` gives the journal to the standby. With --cold its queues are not kept warm, and
-a take-over loads them. It ends in order on SIGTERM, and with its input.
+Settings come from the environment, and commands from standard input. After `load RATE` the node sends and acknowledges
+messages whenever it is active, at that rate (operations of the journal per second), and reports when groups of them
+were acknowledged. `fill N` sends N messages that stay; `hand-over` gives the journal to the standby. With --cold the
+standby does not keep the queues warm, so that a take-over loads them. The node ends in order on SIGTERM, or when its
+standard input ends.
 """
 
 from __future__ import annotations

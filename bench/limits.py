@@ -274,16 +274,17 @@ def consume(bootstrap: str, topic: str, partitions: int) -> tuple[int, float]:
 
 
 class GateTimes(NamedTuple):
-    """Seconds until the last answer was read."""
+    """How long a round trip of `BareGate` took, until the last answer was read."""
 
     path_s: float
-    """Seconds from the begin of the first transaction."""
+    """Seconds from the beginning of the first transaction until the last answer was read."""
     gate_s: float
-    """Seconds from the first transaction's commit."""
+    """Seconds from the commit of the first transaction until the last answer was read."""
 
 
 class BareGate:
-    """A round trip: a transaction on P partitions, read committed, answered by another one, read committed."""
+    """A round trip of bare Kafka clients: a transaction writes to P partitions, and its committed records are read;
+    then a second transaction answers in the same way."""
 
     def __init__(self, bootstrap: str, partitions: int) -> None:
         self._partitions = partitions

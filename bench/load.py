@@ -110,7 +110,8 @@ class _Copies:
     # ---- cold ------------------------------------------------------------------------------------------------------
 
     def build_rate(self) -> float:
-        """Builds a copy until it can be read; returns rows of the topic a second."""
+        """Builds a new copy of the table topic, until the copy can be read. Returns how many rows of the topic this
+        took in per second."""
         self.close()
         shutil.rmtree(self._directory, ignore_errors=True)
         began = time.perf_counter()

@@ -44,7 +44,8 @@ SHARDS = 8
 QUEUES = 1000
 MESSAGES = 200_000
 BATCHED_MESSAGES = 1_000_000
-"""Messages of a round with many a call, so that it takes seconds too."""
+"""Number of messages in a round whose calls take many messages each. Such a round is fast, and needs more messages to
+take seconds too."""
 LAG = 20_000
 """Number of messages between a send and its acknowledgement."""
 BATCH = 50

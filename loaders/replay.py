@@ -54,10 +54,12 @@ class ReplayResult:
 
 
 class Replaying:
-    """One run of a replay. `journal` is active, `target` was its loader, and nobody else appends meanwhile.
+    """One run of a replay, which appends a source's operations to an active journal. The activation of `journal` must
+    have loaded `target`, and nobody else may append meanwhile.
 
     It has many attributes because one pass carries all of them from group to group: the two journals and their limits,
-    the batch that waits with its size, and what the next group must say of ids and transactions.
+    the batch of operations that is not yet appended with its size, and the operations about ids and transactions that
+    the next group must also contain.
     """
 
     def __init__(

@@ -66,7 +66,8 @@ def activated_journal(
 
 
 def _stops(settings: Settings, shards: Collection[int]) -> list[str]:
-    """Lines that name what stops shards. A running worker may be unable to apply more frames."""
+    """Lines that name each shard that cannot move on, and the WAL record that no worker can apply, even if one is
+    running. Empty if there are none, or if they cannot be read."""
     try:
         timeout_s = settings.request_timeout_ms / 1000
         return lines_of_stops(settings.journal, stops_now(kafka_of(settings), settings.journal, shards, timeout_s))

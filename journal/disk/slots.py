@@ -136,8 +136,8 @@ def _locked(path: Path) -> int | None:
 
 
 def take_slot(parent: Path, prefix: str, *, ending_wait_s: float = ENDING_WAIT_S) -> Slot:
-    """Take the first of `parent/prefix-0`, `parent/prefix-1`, … that is free. If the holder of one is about to end, it
-    waits for that, at most `ending_wait_s` in all. Raises LocalStorageError."""
+    """Take the first free directory of `parent/prefix-0`, `parent/prefix-1`, …. If the process that holds a directory
+    is about to end, wait for its end; all waits together last at most `ending_wait_s`. Raises LocalStorageError."""
     until = time.monotonic() + ending_wait_s
     paths = (parent / f"{prefix}-{number}" for number in count())
     return next(slot for path in paths if (slot := _hold_in_time(path, until)) is not None)

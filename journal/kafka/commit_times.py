@@ -18,10 +18,10 @@ BACKOFF_MS_MAX = 4000
 active for long."""
 
 _LONGER = 4
-"""The factor between the usual time of a commit and the back-off. It is above 1, because the times of commits vary."""
+"""The back-off is this many times as long as a commit usually takes, because some commits take longer than usual."""
 _KEPT = 4
-"""Number of the last calls from which the shortest is taken, because a call that a failure delayed says nothing about
-the others."""
+"""Number of times that are remembered for each call. The shortest of them is the usual time, because a failure may have
+delayed the others."""
 
 
 class CommitTimes:

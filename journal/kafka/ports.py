@@ -114,12 +114,12 @@ class TransactionalProducer(Protocol):
         meanwhile: Callable[[], object] = nothing,
     ) -> int:
         """Begin a transaction and produce many rows (key and value) in it, to one partition; returns the offset of the
-        last row, which is written behind all others.
+        last row. That row is written behind all others, also behind those in `beside`.
 
-        `beside` are records for other partitions. They are taken one by one while the rows are on their way, and each
-        partition's keep their order. Then `meanwhile` is called once, before delivery is waited for; after an error
-        that it raises, the instance must be thrown away. Only the last row has a delivery report: if another row is not
-        delivered, `commit_transaction` fails.
+        `beside` are records for other partitions. They are taken one by one while the rows are on their way; records
+        for the same partition keep their order. Then `meanwhile` is called once, before the wait for delivery; if
+        `meanwhile` raises an error, the instance must be thrown away. Only the last row has a delivery report: if
+        another row is not delivered, `commit_transaction` fails.
         """
 
     def send_offsets(self, consumed: Consumed, timeout_s: float) -> bool:

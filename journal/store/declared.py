@@ -103,7 +103,8 @@ class Declarations:
         return (*self.addresses, *self.queues, *bindings)
 
     def not_durable(self) -> tuple[str, ...]:
-        """Changes of queues that are not durable, as texts."""
+        """The changes that the transaction makes to queues that are not durable, as texts for people. A crash loses
+        such changes."""
         return tuple(str(each) for each in self.all() if not each.durable)
 
     # ---- what other transactions may not change ---------------------------------------------------------------------

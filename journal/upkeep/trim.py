@@ -277,7 +277,7 @@ def _markers(wal: WalReader, mark: Mark, start: int, end: int, timeout_s: float)
         misled = epoch > 0 and not (_is_marker(frame) and frame.epoch == epoch + 1)
         epoch = frame.epoch
         found = _first_newer(wal, shard, epoch, place + 1, behind, timeout_s)
-    if misled or epoch != mark.epoch:  # frames of older epochs behind a marker can mislead it
+    if misled or epoch != mark.epoch:  # frames of older epochs can mislead the bisection
         read = wal.frames(shard, start, end, timeout_s)
         return [Passed(epoch=each.epoch, number=each.number) for _, each in read if _is_marker(each)]
     return [passed for place, passed in markers if place < end]

@@ -49,8 +49,8 @@ READY_SHARD = 0
 transaction."""
 
 _JOINED_OPERATIONS_MAX = 200
-"""A group with more operations than this does not wait for a second one: so many callers keep the interpreter busy that
-every pause takes too long."""
+"""A transaction with more operations than this does not wait for one more group. The callers of so many operations keep
+Python's interpreter busy, so that the pause would take much longer than intended."""
 
 
 def last_numbers(tails: Sequence[Tail]) -> FrameNumbers:

@@ -1,4 +1,5 @@
-"""The part of a load that XA needs: branches in doubt and outcomes, collected together with another loader or alone."""
+"""A loader that collects what XA needs: the branches in doubt, and the kept outcomes. It can stand before another
+loader, and then passes everything on to it."""
 
 from __future__ import annotations
 

@@ -52,9 +52,11 @@ class ShardBatches:
         """Shards of which one has the damaged batch. They are read one by one, in this order."""
         self._damaged: int | None = None
         self._left = 0
-        """Bytes that are still read record by record from the damaged shard, before it counts as whole."""
+        """Bytes that are still to be read alone from the damaged shard. If they show no damage, the shard is taken as
+        undamaged."""
         self._tries = 0
-        """The number of reads left that may give nothing. After them, the shard counts as whole."""
+        """Number of further reads that may return no record, before the shard that is read alone is taken as
+        undamaged."""
         self._is_turn_of_others = False
 
     def seek(self, offsets: Mapping[int, int]) -> None:
@@ -131,8 +133,8 @@ class ShardBatches:
         return CorruptionError(what, topic=self._topic, partition=shard, offset=self._next[shard])
 
     def _is_whole(self, alone: int, records: Sequence[Record]) -> None:
-        """Count the shard that was read alone as whole once enough of it was read: the batch may only have been damaged
-        in transfer."""
+        """Note that a read of this shard alone found no damage. Once enough was read, the shard is taken as undamaged:
+        the batch may only have been damaged in transfer."""
         if not records:
             self._tries -= 1
         if alone == self._damaged:

@@ -8,4 +8,5 @@ Record = tuple[int, int, bytes]
 """A record of the WAL: its offset, the broker's timestamp in ms, and its value (empty if the record has none)."""
 
 Prepared = tuple[int, int, bytes | SortedFrame]
-"""A record for the worker's shell. It is a `Record`, or has a decoded and sorted frame in place of the value."""
+"""A record of the WAL as the worker receives it: a `Record`, but its value may already be decoded into a sorted
+frame."""

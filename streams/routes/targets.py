@@ -138,7 +138,8 @@ class Targets:
             self._suspected = False
 
     def suspect(self) -> None:
-        """Note that a transaction with records for the targets failed, because they may have changed."""
+        """Note that a transaction with records for the targets has failed. The topics may have changed, so
+        `refresh_suspected` will ask the cluster for them again."""
         self._suspected = True
 
     def refuse(self, topic: str, reason: str) -> None:

@@ -119,7 +119,8 @@ def _place(flight: Flight, state: ReferenceState) -> FlightPlace:
 
 @dataclass(frozen=True, slots=True)
 class QueueComparison:
-    """The comparison of two contents; `differences` names the first few of `different`."""
+    """How the loaded contents of the queues compare with the expected ones. `different` is the number of differences,
+    and `differences` describes the first few."""
 
     expected_messages: int
     loaded_messages: int

@@ -20,8 +20,9 @@ def queue_line(
     oldest_away: int,
     now_ms: float,
 ) -> Json:
-    """A queue. `depth` counts all messages except those that transactions still add. `oldest_away` is the lowest
-    timestamp of messages that are held, locked or scheduled; 0 if there is none."""
+    """A queue as `--json` prints it. `depth` counts all of its messages, but not those that a transaction in doubt
+    would add. `oldest_away` is the lowest timestamp of its messages that are held, locked or scheduled; 0 if there is
+    none."""
     config = entry.config
     oldest = min((timestamp for timestamp in (entry.oldest, oldest_away) if timestamp), default=0)
     return {
@@ -58,8 +59,8 @@ _WAITING = (ReferenceState.READY, ReferenceState.SCHEDULED)
 
 
 def message_line(info: ReferenceInfo, entry: MessageEntry, message: Message, now_ms: float) -> Json:
-    """A message in a queue. An `expired` message is held by nobody and will be delivered to nobody. Times are
-    milliseconds since 1970, 0 for none; bytes are base64."""
+    """A message in a queue as `--json` prints it. An `expired` message is held by nobody and will be delivered to
+    nobody. Times are milliseconds since 1970, 0 for none; bytes are base64."""
     has_expired = info.state in _WAITING and 0 < entry.expires <= now_ms
     return {
         "id": info.message,

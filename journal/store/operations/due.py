@@ -11,7 +11,8 @@ from journal.store.queues.state import ALL_LEFT
 
 
 class DueOperations:
-    """Operations on messages that wait for a time."""
+    """The operations of a store that depend on the time: `tick` does what is due now, and `next_due` says when there is
+    more to do."""
 
     def __init__(self, core: StoreCore, hold: HoldOperations) -> None:
         self._core = core

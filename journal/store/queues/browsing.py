@@ -68,8 +68,8 @@ class _Look:
         self._tables = tables
         self._entry = entry
         self._next_high = tables.next_high
-        """The high half of the place for the next reference when the reading began. The places of references that have
-        arrived since have this high half or a greater one."""
+        """The high half of the place that the next new reference would have got when the reading began. References that
+        arrived later have this high half or a greater one, and are not returned."""
         self._from: _Order = (0, 0)
         """All references before this place have been returned."""
         self._copied = [_Copied(chain(*[line.rows() for line in entry.lines]))]

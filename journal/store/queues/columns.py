@@ -46,7 +46,8 @@ def gather(column: _Column, rows: Sequence[int]) -> _Column:
 
 
 def fill(column: _Column, rows: Sequence[int], values: _Column) -> None:
-    """Write values into these rows. Rows behind the column's end come last, and extend it."""
+    """Write one value into each of these rows of the column. Rows that the column does not have yet must be the last
+    ones; they are appended to it."""
     if type(rows) is range:
         column[rows.start : rows.stop] = values
         return

@@ -121,7 +121,7 @@ class QueueFollowing(QueueLoading):
     # ---- references ------------------------------------------------------------------------------------------------
 
     def _take_away(self, row: int) -> int:
-        """Forget a reference in memory. Returns the row of its message, which stays in the table."""
+        """Remove a reference from memory. Its message stays in the table; returns the message's row."""
         table, tables = self._references, self._tables
         message_row = table.message[row]
         entry = tables.queues[table.queue[row]]

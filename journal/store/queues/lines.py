@@ -46,8 +46,8 @@ class _Block:
 
 
 class Line:
-    """The order of one queue at one priority. `paged` is the number of references in the index; all are behind the rows
-    of the order."""
+    """The READY references of one queue at one priority, in delivery order. `paged` is the number of those in the
+    index, which come after all references in memory."""
 
     __slots__ = ("_beside", "_block_of", "_in_order", "_last", "_next", "_order", "_table", "paged", "rank")
 

@@ -74,7 +74,8 @@ class PagedTables:
         self.overdue: OrderedDict[int, None] = OrderedDict()
         """Messages that are known to have expired."""
         self.passed = Deadlines(self._passed_time())
-        """Rows in memory that a take has passed over as expired, sorted by `latest_first` of the time."""
+        """Rows of READY references in memory that a take skipped because their messages had expired. The latest expiry
+        time comes first (`latest_first`)."""
         self.passed_until = 0
         """The latest expiry time of the references that a take has passed over as expired, in memory or in the index.
         If the clock shows an earlier time, it was set back, and some of them have not expired after all."""

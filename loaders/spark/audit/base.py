@@ -174,9 +174,9 @@ def continued(fact: Mapping[str, Any] | None, base: TrimmedBase, topic: str) -> 
 
 
 def digest_of(state: DataFrame, shard: int, base: TrimmedBase) -> bytes:
-    """The digest of the remaining records of a base, from a table's state with all data. The digest needs an order, so
-    the driver gets the state, one partition at a time. The digest is only needed while no record of the base was
-    changed."""
+    """The digest of the records of a base that a table still has; `state` is the table's state with all data. The
+    digest needs the records in order, so they are brought to the driver, one partition of `state` at a time. It equals
+    the base's own digest only if none of the base's records has changed."""
     until = base.mark.offset
     there = found_records(state.where(F.col("shard") == shard)).where(F.col("record")["position"]["offset"] <= until)
     return records_digest(_packed(there.orderBy("id").toLocalIterator(), until))

@@ -38,7 +38,8 @@ _ARCHIVED_OR_LEFT = f"include_archive=True reads it from the archive, {_LEFT}"
 
 
 class Wal(NamedTuple):
-    """A WAL or a part of it. Each record is a frame or a dead letter."""
+    """What was read of a WAL. Each record of the WAL is a row of `frames`, or of `dead_letters` if it is no frame; each
+    operation of a frame is a row of `operations`."""
 
     operations: DataFrame
     frames: DataFrame

@@ -63,8 +63,8 @@ def newest(records: DataFrame) -> DataFrame:
 
 
 def changes(records: DataFrame) -> DataFrame:
-    """One row for each record, in no order; docs/SPARK.md has the columns. Records that are no rows are in
-    `dead_letters`."""
+    """One row for each record of a table topic, in no order; docs/SPARK.md has the columns. Records that are no rows of
+    a journal's table are left out, and `dead_letters` returns them."""
     typed = _typed(records).where(F.col("fault").isNull())
     op, parsed_ = F.col("parsed")["operation"], F.col("parsed")
     row = F.col("row")

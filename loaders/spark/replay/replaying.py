@@ -178,8 +178,8 @@ class Selection:
         return flattened(with_frame(cut), journal)
 
     def _living(self, reached: Mapping[int, int], kept: Collection[int]) -> DataFrame:
-        """Operations that were allowed, with the `life` of their id to which they belong, and whether they
-        are `new`."""
+        """The operations that `_with_lives` allows. `life` says to which life of its id an operation belongs, and `new`
+        whether the target still lacks it."""
         of_transactions = self._of_transactions
         plain = self._operations.where(F.col("tx") == 0)
         all_ = plain.select(*_columns(_position("offset", "index", F.lit(0))), F.lit(False).alias("known"))
@@ -249,8 +249,9 @@ def _columns(position: Column, *, in_doubt: bool = False) -> Iterator[Column | s
 
 
 def _committed(of_transactions: DataFrame, reached: Mapping[int, int], kept: Collection[int]) -> DataFrame:
-    """The effects of transactions, each operation where and when its COMMIT stands; those that `kept` transactions had
-    prepared are `known`."""
+    """The operations of committed transactions. Each has the place and the time of its COMMIT. It is `known` if the
+    target has it already: the transaction is in `kept`, and had prepared the operation when an earlier run replayed
+    it."""
     part, at = F.col("part"), ("offset", "index", "group", "epoch", "timestamp")
     commits = of_transactions.where((F.col("type") == COMMITTED) & F.col("done")).select("topic", "shard", "tx", *at)
     done = of_transactions.where((part["fate"] == COMMITTED) & F.col("type").isin(*STAGED))
@@ -262,9 +263,9 @@ def _committed(of_transactions: DataFrame, reached: Mapping[int, int], kept: Col
 
 
 def _waiting(of_transactions: DataFrame, kept: Collection[int]) -> DataFrame:
-    """Operations in doubt: staged operations and their PREPARE, for transactions that are prepared in all of their
-    shards. An archive may end with a group that only some shards have; the next replay takes it. Operations that `kept`
-    transactions had prepared are `known`."""
+    """Operations in doubt: the staged operations and the PREPARE of each transaction that is prepared in all of its
+    shards. An archive may end with a group that only some of its shards have; the next replay takes that group.
+    Operations of transactions in `kept` are `known`: the target has them already."""
     prepared = of_transactions.where(F.col("part")["fate"] == PREPARED)
     wholes = (
         prepared.where(_is_prepare())
@@ -278,7 +279,8 @@ def _waiting(of_transactions: DataFrame, kept: Collection[int]) -> DataFrame:
 
 
 def _with_lives(operations: DataFrame) -> DataFrame:
-    """Operations whose record existed or, for an ADD, did not exist. `life` counts how often an id was added."""
+    """The operations that are allowed: an ADD if its record did not exist, any other operation if its record existed.
+    `life` is the number of ADDs of the id so far."""
     of_id, order = ("topic", "shard", "id"), ("position",)
     kind_of = F.col("type")
     life = F.when(kind_of != "UPDATE", kind_of)

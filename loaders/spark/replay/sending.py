@@ -14,7 +14,8 @@ from loaders.spark.read.source import JournalSource
 from loaders.spark.session.failures import WRITING, journal_errors
 
 _IDLE_MS = 5000
-"""The smallest value that the client accepts."""
+"""Milliseconds after which a producer forgets a topic to which it has sent nothing. Kafka's client accepts no smaller
+value."""
 
 
 def send(records: DataFrame, source: JournalSource, topic: str) -> None:

@@ -103,7 +103,8 @@ class ArchiveFrames(ABC):
 
     @abstractmethod
     def left_over(self, number: int) -> LeftOver | None:
-        """The first batch from that number on that is kept for good but named by no manifest."""
+        """The first batch with this number or a higher one that was committed, but that no manifest names; None if
+        there is none."""
 
     @abstractmethod
     def files(self) -> Column:

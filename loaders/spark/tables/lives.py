@@ -194,8 +194,9 @@ def life_events(operations: DataFrame) -> DataFrame:
 
 
 def lives(events: DataFrame, stored: DataFrame | None, queues: DataFrame) -> DataFrame:
-    """The lives of the messages in `events`, after the events; docs/SPARK.md has the columns. `stored` are the known
-    lives, and `queues` has shard, queue_id and queue. A message that is in no queue has one row without a queue."""
+    """The lives of the messages that have `events`, with these events included. There is one row for each message and
+    queue; a message in no queue has one row without a queue. `stored` are the lives from earlier events, and `queues`
+    has shard, queue_id and queue. docs/SPARK.md has the columns."""
     both = events
     if stored is not None:
         touched = events.select("shard", "message").distinct()
@@ -222,7 +223,8 @@ def lives(events: DataFrame, stored: DataFrame | None, queues: DataFrame) -> Dat
 
 
 def _within() -> Column:
-    """Whether an event belongs to the message's life. Updates of a record that does not exist changed nothing."""
+    """Whether an event happened while its message existed, between ADD and DELETE. An update at another time changed
+    nothing."""
     state = F.col("state")
     at = F.coalesce(*(state[name]["position"] for name in ("routed", "delivered", "returned", "settled")))
     after, until = at > F.col("added")["position"], F.col("deleted")["position"]
