@@ -1,7 +1,7 @@
 """`python -m bench activate`: an activation's gate, and how an activation's time grows with the live records.
 
-The limit of the gate is the same round trip by bare Kafka clients. Both are timed from the answer to the first commit
-until the last shard's answer is read.
+The limit of the gate is the same round trip by bare Kafka clients. Both are timed from the end of the first
+transaction's commit until the last shard's answer is read.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`python -m bench append`: appends through the journal, against confluent-kafka's producers on the same broker.
 
-The worker is needed for the activation and is stopped for the rounds, because the limits have none either. One figure
-shows the rate with a running worker.
+The worker is needed for the activation and is stopped for the rounds, because the limits are measured without one too.
+One figure shows the rate with a running worker.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`python -m bench audit`: `verify --with-spark` of 0.5 and of 5 million operations; how time and memory grow.
 
-The bench runs the command as a user does, Spark's start included. Memory is that of all its processes together, most of
-it the JVM's. A worker has made the tables.
+The bench runs the command as a user does, Spark's start included. Memory is that of all processes of the command
+together; most of it is the JVM's. A worker has made the tables.
 """
 
 from __future__ import annotations

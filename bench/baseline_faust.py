@@ -1,4 +1,4 @@
-"""Measures Faust over the same records: stock agents, a stock GlobalTable, and an agent over frames.
+"""Measures Faust over the records of the baseline: stock agents, a stock GlobalTable, and an agent over frames.
 
 Each measurement is a worker process of its own (`python -m bench.baseline_faust WHAT BOOTSTRAP TOPIC COUNT DIRECTORY`)
 over a filled topic; it writes the seconds from the first event to the last to DIRECTORY/seconds.

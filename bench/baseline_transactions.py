@@ -58,7 +58,8 @@ class Pattern:
 
 
 def measure_pattern(bootstrap: str, pattern: Pattern, transactions: int, rounds: int) -> list[Figure]:
-    """Measures the latency of each transaction (begin to commit's return) and the rate of groups, pauses included."""
+    """Measures the latency of each transaction (from its begin until its commit returns) and the rate of groups, pauses
+    included."""
     topic = new_topic(bootstrap, pattern.partitions)
     value = bytes(max(1, pattern.operations // pattern.partitions) * DATA_BYTES)
     producers = [new_transactional(bootstrap, f"{topic}-{number}") for number in range(pattern.producers)]
@@ -114,7 +115,8 @@ def measure_sends(bootstrap: str, operations: int, sends: int, rounds: int) -> l
 
 
 def patterns(operations: Sequence[int], pauses_ms: Sequence[float]) -> list[Pattern]:
-    """Returns all sizes on one partition and eight, and pauses and two ids for the sizes between."""
+    """Returns the patterns to measure, each on one partition and on eight: all sizes, 100 operations with each pause,
+    and all sizes with two producers in turn."""
     made = [Pattern(partitions, size) for partitions in (1, 8) for size in operations]
     made += [Pattern(partitions, 100, pause) for partitions in (1, 8) for pause in pauses_ms]
     made += [Pattern(partitions, size, producers=2) for partitions in (1, 8) for size in operations]

@@ -1,17 +1,17 @@
 """`python -m bench failover`: how soon a standby is active, against the bare gate and a plain group's reassignment.
 
 take-over   The time from a node's turn to activate (its predecessor has handed over to it) until it is active, with
-            warm queues and with cold ones. The limit is the bare gate of `python -m bench activate` with its first
-            transaction, because a take-over writes its markers too, under the load that the nodes had. A second ratio
-            compares with the gate alone, from that transaction's commit on.
-hand-over   The longest gap between two acknowledgements. The limit is the time from one member's leaving a group of two
-            until the other one is assigned the partition.
-kill        The time from SIGKILL until the other node is active. The limit is the same of the group: from the holder's
-            death until the other member is assigned the partition.
+            warm queues and with cold ones. The limit is a whole round trip of `limits.BareGate`, also under load. It
+            includes the first transaction, because a take-over writes its markers too. A second ratio compares with the
+            round trip from the commit of that transaction on.
+hand-over   The longest gap between two acknowledgements. The limit is a consumer group of two members: the time from
+            when one member leaves until the other one is assigned the partition.
+kill        The time from SIGKILL until the other node is active. The limit is the same group: the time from the death
+            of the member that has the partition until the other one is assigned it.
 
 The load is 5,000 operations a second of a message store, 1,000 in the quick form. It goes on while the limits are
-measured. The group and the workers have the nodes' session time-out and heartbeat. In the second form workers are
-killed with their nodes.
+measured. The group and the workers have the nodes' session time-out and heartbeat. Hand-overs and kills are measured
+twice: with one worker beside the nodes, and with a worker for each node, which is killed with its node.
 """
 
 from __future__ import annotations
@@ -36,14 +36,15 @@ from journal.topics.names import node_group, wal_topic, worker_group
 
 SHARDS = 8
 LIVE = {10_000: 0.4, 1_000_000: 0.2}
-"""Numbers of live messages, and the ratio that a warm take-over should reach with them."""
+"""The numbers of live messages that are measured, and for each the ratio to the limit that a warm take-over should
+reach."""
 QUICK_LIVE = {1000: 0.4}
 GAP_TARGET = 0.5
 PARTS = ("fence", "claim", "gate", "load", "ready", "callback")
 
 _ROUNDS_OF_FEW = 3
-"""The factor by which there are more rounds with few messages: such a round takes only seconds, and milliseconds vary
-on a busy machine."""
+"""With few messages there are this many times as many rounds, because such a round takes only seconds, and its times of
+milliseconds vary on a busy machine."""
 _SESSION_MS, _QUICK_SESSION_MS = 6000, 3000
 
 
@@ -170,12 +171,12 @@ class TakeOver:
     """One change of the active node, with times of this machine's clock."""
 
     began: float
-    """Time at which it was requested, or the node was killed."""
+    """Time at which the change was requested, or the node was killed."""
     last: float
-    """Time of the last acknowledgement before it."""
+    """Time of the last acknowledgement before the change."""
     active: Event
     served: float
-    """Time of the first acknowledgement after it."""
+    """Time of the first acknowledgement after the change."""
     gap_s: float = 0.0
     """Longest gap between two acknowledgements."""
 
@@ -191,7 +192,7 @@ class TakeOver:
         return took
 
     def parts_ms(self) -> dict[str, float]:
-        """Milliseconds of its parts, in the order in which they follow each other."""
+        """Milliseconds of each part of the change, in the order in which they follow each other."""
         parts: dict[str, float] = {part: self.active["parts"][f"{part}_ms"] for part in PARTS}
         started = self.activation_s * 1000 - sum(parts.values())
         served = (self.served - self.active["active"]) * 1000

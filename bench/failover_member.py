@@ -1,7 +1,7 @@
 """A member of a plain consumer group: `python -m bench.failover_member BOOTSTRAP GROUP TOPIC SESSION_MS HEARTBEAT_MS`.
 
 It stands for a service that leaves it to Kafka which process is active. It obeys `open` and `close` on its standard
-input, and writes a JSON line when it is assigned a partition. It ends with its input.
+input, and writes a JSON line when it is assigned a partition. It ends when its standard input ends.
 """
 
 from __future__ import annotations

@@ -134,7 +134,8 @@ class Load:
 
 
 class Owner:
-    """The part of a broker. Its callbacks run in the node's thread, everything else in the main thread."""
+    """Does what a broker does with its node: it makes a store when the node becomes active. Its callbacks run in the
+    node's thread, everything else in the main thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -222,7 +223,7 @@ def _obey(node: Node, owner: Owner, stop: threading.Event) -> None:
 
 
 def _tell_take_overs(node: Node) -> None:
-    """Reports when the node begins to activate and when it is active, as a caller who waits for it sees it."""
+    """Reports when the node begins to activate and when it is active, as seen by a caller who waits for that."""
     try:
         while True:
             node.wait_for(Role.ACTIVATING, _FOREVER_S)

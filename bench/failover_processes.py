@@ -48,7 +48,7 @@ def tell(event: str, **facts: Any) -> float:
 
 
 class Told:
-    """A process that obeys its standard input and writes events as JSON lines. It ends with the context."""
+    """A process that obeys its standard input and writes events as JSON lines. It is ended when the context ends."""
 
     def __init__(self, command: Sequence[str], environment: dict[str, str], log: Path) -> None:
         self._log = log
@@ -88,7 +88,8 @@ class Told:
         self._process.stdin.flush()
 
     def wait(self, ready: Callable[[], bool], what: str, timeout_s: float = RUN_TIMEOUT_S) -> None:
-        """Waits until its events make `ready` true. Raises DeadlineError, also if it ends or fails before."""
+        """Waits until the process's events make `ready` true. Raises DeadlineError, also if the process ends or fails
+        before."""
         with self._arrived:
             self._arrived.wait_for(lambda: ready() or self._has("gone", 0.0) or self._has("failed", 0.0), timeout_s)
             if not ready():
@@ -99,7 +100,7 @@ class Told:
         return any(found["event"] == event and found["at"] >= after for found in reversed(self.events))
 
     def next(self, event: str, after: float) -> Event:
-        """Returns its first event of this name at or after a time."""
+        """Returns the process's first event of this name at or after the time `after`."""
         self.wait(lambda: self._has(event, after), event)
         return next(found for found in self.events if found["event"] == event and found["at"] >= after)
 
@@ -141,7 +142,7 @@ class NodeProcess(Told):
         self.name = name
         self.flags = flags
         self.acknowledged: list[float] = []
-        """Times at which groups with messages of its load were acknowledged, in order."""
+        """Times at which messages of this node's load were acknowledged, in order."""
         self._role = Role.STARTING.value
         self._fit = False
         super().__init__(
@@ -175,11 +176,12 @@ class NodeProcess(Told):
         super()._take(event)
 
     def wait_fit(self) -> None:
-        """Waits until it is a standby that can take over."""
+        """Waits until the node is a standby that can take over."""
         self.wait(lambda: self._role == Role.STANDBY.value and self._fit, "fitness")
 
     def wait_served(self, after: float, for_s: float) -> float:
-        """Waits until it has acknowledged its load for a while after a time; returns the first one's time."""
+        """Waits until the node has acknowledged messages of its load at or after the time `after`, and again at least
+        `for_s` seconds later. Returns the time of the first of these acknowledgements."""
         times = self.acknowledged
 
         def served() -> bool:
@@ -191,7 +193,8 @@ class NodeProcess(Told):
 
 
 def _environment(settings: Settings, directory: Path) -> dict[str, str]:
-    """Returns the variables of a process with a directory of its own that differ from the defaults."""
+    """Returns the environment variables of a process with a directory of its own: all settings that differ from the
+    defaults."""
     given = settings.model_dump(mode="json", include=settings.model_fields_set - {"node", "directory"})
     return {f"KAFKA_JOURNAL_{name.upper()}": str(value) for name, value in given.items()} | {
         "KAFKA_JOURNAL_DIRECTORY": str(directory)

@@ -2,11 +2,11 @@
 
 Each limit leaves out the journal's promises, and does whatever makes it faster:
 
-produce       confluent-kafka's producer sends one record an operation, acknowledged by all replicas, with long batches,
-              lz4 and one delivery callback for all records. It packs no records together.
-aio           confluent-kafka's AIOProducer batches for its awaiters, with the fastest batch size and time-out.
+produce       confluent-kafka's producer sends one record for each operation, acknowledged by all replicas, with long
+              batches, lz4 and one delivery callback for all records. It packs no operations together.
+aio           confluent-kafka's AIOProducer batches the records of many tasks, with the fastest batch size and time-out.
 transactions  One producer commits single-record transactions without lingering. At 1,000 a second it is always behind,
-              so the time of a transaction counts without its wait for its turn.
+              so only the time of each transaction itself is measured, without the wait for the one before it.
 fold          One loop consumes, parses, writes one WriteBatch a frame, and produces its rows in one call without
               callbacks. It checks nothing, reads no row, writes no mark and commits nothing, so it cannot go on after a
               kill.
@@ -244,7 +244,7 @@ def _consume_to(consumer: Consumer, ends: dict[int, int], records: int, take: Ca
 
 
 def iterate(database: Rdict) -> tuple[int, float]:
-    """Returns the number of rows, and the seconds."""
+    """Returns the number of rows, and the seconds that the iteration took."""
     rows = 0
     began = time.perf_counter()
     for _key, _value in database.items():

@@ -167,7 +167,7 @@ class _Copies:
         snapshot.close()
 
     def iterate_rate(self) -> float:
-        """Iterates over the same files; returns rows a second."""
+        """Iterates over the files of the same copy; returns rows a second."""
         access = AccessType.read_only()
         database = Rdict(str(self._directory), Options(raw_mode=True), column_families=_families(), access_type=access)
         table = database.get_column_family(_TABLE)

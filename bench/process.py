@@ -60,7 +60,7 @@ def _against_faust(scene: Scene, ours: list[float]) -> Comparison:
 
 
 class Workload:
-    """The frames of all rounds: each worker's round has its own journal, the bare loop reads the last one."""
+    """The frames of all rounds: each round of the worker has a new journal, and the bare loop reads the newest one."""
 
     def __init__(self, scene: Scene, shards: int, operations: int, memory: Memory, *, fleeting: bool) -> None:
         self._scene = scene
@@ -73,7 +73,7 @@ class Workload:
         self._left = ExitStack()
 
     def worker_rate(self) -> float:
-        """Returns operations a second from the WAL's commit to the last committed mark."""
+        """Returns the worker's operations per second, from the commit of the WAL until the last mark is committed."""
         self.close()
         processes = _processes(self._shards)
         settings = self._left.enter_context(self._scene.journal(self._shards, worker_processes=processes))

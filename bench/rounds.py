@@ -36,8 +36,8 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The journal against the limit, round by round. A larger ratio is better, so for times it is the limit's time
-    divided by ours."""
+    """The journal against the limit, round by round. A larger ratio is better, so for times the ratio is the limit's
+    time divided by the journal's."""
 
     name: str
     unit: str
@@ -69,7 +69,7 @@ class Comparison:
 def alternate(
     rounds: int, ours: Callable[[], float], limit: Callable[[], float], *, what: str, warm_up: int = 1
 ) -> tuple[list[float], list[float]]:
-    """Returns the values of both, by round, after `warm_up` rounds that do not count.
+    """Returns the values of the journal and of the limit, by round. `warm_up` rounds before them are left out.
 
     Each of the two is first in every other round, so that neither always runs right after the other.
     """

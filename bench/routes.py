@@ -59,7 +59,8 @@ class Routed:
         self._value = value
 
     def rate(self) -> float:
-        """Returns operations a second from the WAL's commit to the last committed mark, with routes."""
+        """Returns the operations per second of a worker with routes, from the commit of the WAL until the last mark is
+        committed."""
         topic = limits.new_topic(self._scene.bootstrap, PARTITIONS)
         target = {"topic": topic, "key": "header:tail", "value": self._value}
         routes = [
@@ -71,7 +72,8 @@ class Routed:
         return took
 
     def plain_rate(self) -> float:
-        """Returns operations a second from the WAL's commit to the last committed mark, without routes."""
+        """Returns the operations per second of a worker without routes, from the commit of the WAL until the last mark
+        is committed."""
         return self._rate(RoutingConfig())
 
     def _rate(self, routing: RoutingConfig) -> float:

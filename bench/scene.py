@@ -107,8 +107,8 @@ def delete_topics(bootstrap: str, topics: list[str]) -> None:
 
 @contextmanager
 def worker(settings: Settings) -> Iterator[int]:
-    """Runs the worker's command in as many processes as the settings say, and gives the first one's pid. The worker may
-    still be joining its group."""
+    """Runs the worker's command in as many processes as `settings` say, and gives the first process's pid. The worker
+    may still be joining its group."""
     environment = {
         **os.environ,
         "KAFKA_JOURNAL_DIRECTORY": str(settings.directory),
@@ -152,7 +152,8 @@ class Marks:
                     self.offsets[record.partition] = Mark.FromString(record.value or b"").offset
 
     def wait_for(self, offsets: Mapping[int, int], timeout_s: float) -> None:
-        """Waits until every shard's mark is at or beyond its WAL offset; returns the time."""
+        """Waits until the mark of each shard in `offsets` is at or beyond the WAL offset there. Raises
+        DeadlineError."""
         until = time.monotonic() + timeout_s
         while not all(self.offsets[shard] >= offset for shard, offset in offsets.items()):
             if time.monotonic() > until:

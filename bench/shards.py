@@ -1,7 +1,8 @@
 """`python -m bench shards`: memory, descriptors and threads of a worker with 256 shards, and of a node.
 
 The node activates the journal and writes records of a kilobyte to all shards as fast as it can; the worker folds them
-into the tables and its local copies. Each of the two processes must stay below a bound, however many shards there are.
+into the tables and its local copies. Each of the two processes must stay below a bound of memory, however many shards
+there are.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The loop does only what exactly once needs: it consumes a batch, sends each record on, sends the offsets and commits.
 Both have the same records (200 bytes, a key, two headers), batch size and partitions, and begin with connected clients.
-The worker is needed for the activation and is stopped for the rounds, because the loop has none either.
+The worker is needed for the activation and is stopped for the rounds, because the loop runs without one too.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """`python -m bench store`: the message store against the bare journal; time and memory of a load of its queues.
 
 Messages of 200 bytes go through 1,000 queues; each is sent, and acknowledged once it is durable, all pipelined. The
-bare journal does the same four operations a message (add, route, acknowledge, delete) with the same data. The first
-comparison has many messages a call, with the best calls of each side for that, the second one operation a call.
+bare journal does the same four operations a message (add, route, acknowledge, delete) with the same data. In the first
+comparison each call takes many messages, and each side uses its fastest calls for that; in the second one each call is
+one operation.
 """
 
 from __future__ import annotations
@@ -56,9 +57,9 @@ LOADED_MESSAGES = 1_000_000
 LOADED_BODY_BYTES = 1024
 CAPPED_MESSAGES = 10_000_000
 CAPPED_REFERENCES = 1_000_000
-"""References of those messages that are kept in memory."""
+"""How many references to the CAPPED_MESSAGES messages are kept in memory."""
 CAPPED_MB = 768
-"""Memory that the process may take in addition; beyond it allocations fail."""
+"""MB of memory that the process may take in addition to what it has before the load. Allocations of more fail."""
 
 _UNBOUNDED = 1 << 40
 _SAY_EVERY = 1_000_000
@@ -133,7 +134,7 @@ def _declare(store: MessageStore, number: int) -> list[QueueConfig]:
 
 
 def _batches_through_store(store: MessageStore, queues: list[QueueConfig], messages: int) -> float:
-    """Returns the rate, in operations of the journal a second."""
+    """Send and acknowledge messages, many in each call. Returns how many operations the journal took per second."""
     data = bodies()
     waiting: deque[tuple[PendingAll, str]] = deque()
     began = time.perf_counter()
@@ -249,13 +250,14 @@ def _load(scene: Scene, memory: Memory) -> Figures:
 
 
 def _in_new_process(measure: Callable[..., Figures], *arguments: object) -> Figures:
-    """Runs a function in a new process, so that the memory that it measures was not used by anything before."""
+    """Runs a function in a new process, so that nothing has used memory before it measures."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
         return process.submit(measure, *arguments).result()
 
 
 async def _fill(store: MessageStore, queues: list[QueueConfig], messages: int) -> None:
-    """Sends with one producer a queue, all at once; each awaits every message that it sends."""
+    """Sends messages with one task for each queue, all tasks at once. A task awaits each message before it sends the
+    next."""
     body = bytes(LOADED_BODY_BYTES)
 
     async def produce(queue: QueueConfig, number: int) -> None:

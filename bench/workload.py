@@ -33,7 +33,8 @@ from journal.wire.ids import make_id
 BODY_BYTES = 200
 FRAME_OPERATIONS = 500
 FLEETING_FRAMES = 10
-"""Frames of a shard after which nine of ten adds of the fleeting workload are deleted, or a few more."""
+"""In the fleeting workload, nine of ten added records are deleted after this number of frames of their shard, or after
+a few more."""
 
 RECORD_KIND = 45
 _UPDATE_KIND = 32
@@ -125,7 +126,8 @@ class _ShardOperations:
             self._live.append(record_id)
 
     def _steady(self, count: int, deletes: bool) -> Iterator[Append]:
-        """Gives half adds, a quarter updates, and a quarter deletes of the oldest records if `deletes` is set."""
+        """Gives adds (one half), updates (a quarter) and, if `deletes` is set, deletes of the oldest records (a
+        quarter)."""
         cycle = _STEADY if deletes else _FIRST_PART
         for _ in range(count):
             kind_of = cycle[self._turn % len(cycle)]
@@ -142,7 +144,7 @@ class _ShardOperations:
                 yield self._append(DELETE, record_id)
 
     def _fleet(self, count: int) -> Iterator[Append]:
-        """Gives a delete as soon as an add is old enough, and otherwise five adds and three updates in turn."""
+        """Gives a delete whenever an added record is old enough, and otherwise five adds and three updates in turn."""
         pending = self._fleeting
         for _ in range(count):
             if pending and pending[0][0] <= self._frame - FLEETING_FRAMES:
