@@ -54,8 +54,8 @@ class ReplayResult:
 
 
 class Replaying:
-    """One run of a replay, which appends a source's operations to an active journal. The activation of `journal` must
-    have loaded `target`, and nobody else may append meanwhile.
+    """One run of a replay, which appends a source's operations to an active journal. `journal` must have been activated
+    with `target` as its loader, and nobody else may append meanwhile.
 
     It has many attributes because one pass carries all of them from group to group: the two journals and their limits,
     the batch of operations that is not yet appended with its size, and the operations about ids and transactions that

@@ -1,8 +1,8 @@
 """`repair control`: writes a journal's identity and epoch anew, from its WAL and tables.
 
 It is for control rows that were lost or cannot be read, and for a WAL that lost the newest epoch's marker. The epoch
-row that it writes has no nonce. So the active node is fenced, and the next activation takes the epoch behind it and
-expects no marker of it.
+row that it writes has no nonce. So the active node is fenced, and the next activation takes the following epoch, and
+does not expect the WAL to have a marker of the epoch in that row.
 """
 
 from __future__ import annotations
@@ -53,12 +53,13 @@ class ControlRepair:
 
 
 class ControlRepairer:
-    """One repair: call `plan`, and then `write` if the plan is agreed to."""
+    """One repair: call `plan`, and then `write` if the operator agrees to the plan."""
 
     def __init__(
         self, kafka: Kafka, settings: JournalSettings, *, clock: Clock, wall_ms: Clock, uuid: bytes = b""
     ) -> None:
-        """`uuid` is the journal's. It is needed if the WAL has no frame left that tells it."""
+        """`uuid` is the journal's uuid. It is needed only if the WAL has no frame left, because each frame contains
+        it."""
         self._kafka = kafka
         self._settings = settings
         self._clock = clock

@@ -1,8 +1,9 @@
 """Deleting a journal for good: its topics, its consumer groups, and what one machine keeps of it.
 
-A control row says first that the journal is being destroyed, and the control topic goes last. So whatever is left after
-a kill, everybody who reads the control rows refuses the journal and names `destroy`, which deletes the rest. The row is
-written with a new epoch in a transaction of the writer's id: a node that becomes active meanwhile is fenced by it.
+A control row says first that the journal is being destroyed, and the control topic goes last. So if a kill interrupts
+the deletion, everybody who reads the control rows refuses the journal, and names the command `destroy`, which deletes
+what is left. The row is written with a new epoch in a transaction of the writer's id: a node that becomes active
+meanwhile is fenced by it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from journal.v1.journal_pb2 import Destroyed, Epoch
 
 @dataclass(frozen=True, slots=True)
 class Destruction:
-    """What is there of a journal, and is to be deleted in this order."""
+    """The parts of a journal that exist. They are deleted in this order."""
 
     groups: tuple[str, ...]
     topics: tuple[str, ...]
@@ -40,7 +41,7 @@ class Destroyer:
     def __init__(
         self, kafka: Kafka, settings: JournalSettings, *, operator: str, nonce: bytes, clock: Clock, wall_ms: Clock
     ) -> None:
-        """`operator` is who deletes it, for people. `nonce` is 16 random bytes."""
+        """`operator` names who deletes the journal, for people. `nonce` is 16 random bytes."""
         self._kafka = kafka
         self._journal = settings.journal
         self._operator = operator
@@ -50,7 +51,8 @@ class Destroyer:
         self._timeout_s = settings.request_timeout_ms / 1000
 
     def plan(self) -> Destruction:
-        """What is there. It writes nothing. Raises ActiveNodeError while a node or a worker is a member of a group."""
+        """The parts of the journal that exist. This writes nothing. Raises ActiveNodeError while a node or a worker is
+        a member of one of the journal's groups."""
         own, control = OwnTopics(self._journal), control_topic(self._journal)
         with closing(self._kafka.cluster()) as cluster:
             topics = sorted(each for each in cluster.topics(self._timeout_s) if each in own)
@@ -90,7 +92,7 @@ class Destroyer:
                 )
 
     def _mark(self) -> None:
-        """Write that the journal is being destroyed, unless that is written."""
+        """Write that the journal is being destroyed, unless a control row says so already."""
         producer = self._kafka.transactional_producer(writer_id(self._journal))
         try:
             producer.init(self._timeout_s)

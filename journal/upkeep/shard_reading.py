@@ -58,8 +58,8 @@ class ShardReading:
     def table(self, shard: int, found: list[FoundMark]) -> Iterator[tuple[bytes, bytes | None]]:
         """A shard's rows up to its newest mark. The mark is appended to `found` at the end.
 
-        In a compacted topic the rows up to an older mark are no state. If reading took longer than min.compaction.lag,
-        older rows may be missing, so it reads on to a newer mark.
+        In a compacted topic, the rows up to a mark that is not the newest may be no complete state. If reading took
+        longer than min.compaction.lag, rows may have been compacted away meanwhile, so this reads on to a newer mark.
         """
         reader = self._kafka.reader(self._table_topic)
         try:
@@ -77,7 +77,7 @@ class ShardReading:
             reader.close()
 
     def strays(self, found: FoundMark, shard: int) -> Iterator[LogRecord]:
-        """Committed rows that no mark follows. Workers write no such rows."""
+        """Committed rows behind the newest mark. Workers write no such rows."""
         reader = self._kafka.reader(self._table_topic)
         try:
             start, _ = reader.start_and_end(shard, self._timeout_s)

@@ -1,6 +1,6 @@
 """Why a shard does not move: the first WAL record behind its mark that a worker cannot apply.
 
-It finds without a worker what a worker would meet. It decodes the records behind the mark and folds them, until one is
+No worker is needed to find it: this decodes and folds the records behind the mark as a worker does, until one is
 refused or a whole group has passed. After a whole group a worker can make a checkpoint, so there is nothing to mend.
 """
 
@@ -50,7 +50,7 @@ class _NoRows:
 def look_ahead(
     kafka: Kafka, identity: Identity, mark: Mark, skips: Collection[int], *, clock: Clock, timeout_s: float
 ) -> Ahead:
-    """What a worker would meet behind `mark`. It would leave out the offsets in `skips`."""
+    """What a worker would find behind `mark`, if it leaves out the WAL offsets in `skips`."""
     topic, shard, since = wal_topic(identity.name), mark.shard, 0
     reader = kafka.reader(topic)
     try:

@@ -1,8 +1,8 @@
 """`repair table`: deletes rows that no worker wrote from a shard's table, or makes its mark count the rows that exist.
 
-A mark says how many rows there are, and every load compares this number. So a repair is written only if the numbers
-agree afterwards, or if the operator says that missing rows stay lost. A worker's transaction ends with a mark. So rows
-behind the last mark, and rows of another shard, are always strays, and need not be named.
+A mark says how many rows there are, and every load compares this number. So a repair is written only if the mark agrees
+with the rows afterwards, or if the operator says that missing rows stay lost. A worker's transaction ends with a mark.
+So rows behind the last mark, and rows of another shard, are always strays, and the operator need not name them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class TableRepair:
 
     @property
     def mark(self) -> Mark:
-        """The mark that is written behind the rows. It has the same state, except for rows that are lost."""
+        """The mark that is written behind the rows. It follows the mark that was found, and differs from it only in the
+        numbers of rows."""
         mark = Mark()
         mark.CopyFrom(self.found.mark)
         mark.previous = self.found.name
@@ -52,7 +53,7 @@ class TableRepair:
 
 
 class TableRepairer:
-    """One repair of one shard: call `plan`, and then `write` if the plan is agreed to."""
+    """One repair of one shard: call `plan`, and then `write` if the operator agrees to the plan."""
 
     def __init__(
         self,

@@ -2,18 +2,19 @@
 
 `kafka-journal trim` runs it, and so does the worker of shard 0, on a schedule (`streams.worker.trimming`).
 
-A shard's WAL is deleted below the lowest of these offsets; each of these still needs what follows it:
+A shard's WAL is deleted below the lowest offset that one of these still needs:
 
-    the tables       a worker continues behind its mark
-    the archive      if the journal is archived, archiving continues behind its mark
-    the writer       the active node learns from the last transaction before that offset what became of its own, and
-                     the next active node learns where the shard stood
+    the tables       a worker continues behind the table's mark
+    the archive      if the journal is archived, archiving continues behind the archive's mark
+    the writer       from the last transaction up to the table's mark the active node learns what became of its own
+                     transaction, and the next active node learns the shard's last numbers
     transactions     `verify` folds again what unsettled transactions have staged, from the first such operation on
 
-Before anything is deleted, a control row of the shard says where the WAL will begin. It has the markers of the epochs
-that lie below: a node that one of these epochs has fenced learns from the row the fate of its last transaction. It also
-has a digest of the tables' state, from which `verify` then starts. Without an archive, deleted records can never be
-folded again. So the tables are compared with them first, and a shard that differs is not trimmed.
+Before anything is deleted, a control row of the shard says where the WAL will begin. That row has the epoch markers
+that are about to be deleted: a node that one of these epochs has fenced learns from them the fate of its last
+transaction. The row also has a digest of the tables' state, from which `verify` then starts. Without an archive,
+deleted records can never be folded again. So the tables are compared with them first, and a shard that differs is not
+trimmed.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from journal.wal.reading import WalReader
 from journal.words import called
 
 _NO_FAULT_OF_THE_TABLES = frozenset({"skipped", "rejected"})
-"""Sorts of differences that are faults of the WAL; the tables are right about them."""
+"""Sorts of differences that are faults of the WAL: the tables are right where they differ from it."""
 
 _BACK_OFFSETS = 16
 _BACK_GROWTH = 16
@@ -88,7 +89,8 @@ class Trimming:
         without_archive: bool,
         clock: Clock = time.monotonic,
     ) -> None:
-        """Raises TrimError if there is no archive and `without_archive` is false, or the other way round."""
+        """Raises TrimError if there is no archive and `without_archive` is false, or if there is an archive and
+        `without_archive` is true."""
         self._kafka = kafka
         self._clock = clock
         self._settings = settings
@@ -155,7 +157,7 @@ class Trimming:
         return ShardTrim(shard, start, offset, held_by, row)
 
     def _passed(self, wal: WalReader, mark: Mark, start: int, offset: int) -> list[Passed]:
-        """The markers that will lie below `offset`, with those of earlier trims."""
+        """The markers below the `offset` at which the WAL will begin, with those in the row of the trim before."""
         before = self._rows.trims.get(mark.shard)
         passed = list(before.passed) if before is not None and start else []
         passed += _markers(wal, mark, start, offset, self._timeout_s)
@@ -195,8 +197,8 @@ class Trimming:
     def delete(self, plan: Sequence[ShardTrim]) -> None:
         """Write the control rows, then delete the records. If it is killed in between, only the rows have changed.
 
-        Raises TrimError if another trim ran since the plan was made, or if an archive was begun or replaced. The row of
-        a shard that is written last counts, and it must be the one of the later state.
+        Raises TrimError if another trim ran since the plan was made, or if an archive was begun or replaced. If two
+        trims write a row for a shard, the last one replaces the other, so it must have the later state.
         """
         name = self._settings.journal
         rows = [control_row(name, trim_key(each.shard), each.row) for each in plan if each.row is not None]
@@ -228,7 +230,7 @@ class Trimming:
             cluster.close()
 
     def _is_in(self, archive: Archive, trim: ShardTrim) -> bool:
-        """Whether an archive that exists now is the plan's, and holds all records that are to be deleted."""
+        """Whether `archive`, which exists now, is the one of the plan, and holds all records that are to be deleted."""
         return archive.archive == self._archives[trim.shard].archive and archive.offset >= trim.offset
 
     def close(self) -> None:
@@ -247,8 +249,8 @@ def _require_sound(journal: str, report: ShardReport) -> None:
 
 
 def _last_transaction(wal: WalReader, mark: Mark, start: int, timeout_s: float) -> int:
-    """The offset at which the last transaction up to a mark begins in its shard. Frames of one transaction are
-    neighbours there, and its end takes an offset."""
+    """The offset at which the last transaction up to a mark begins in its shard. The frames of one transaction follow
+    each other there, and the end of a transaction takes an offset of its own."""
     end, back = mark.offset + 1, _BACK_OFFSETS
     while True:
         since = max(start, end - back)
@@ -286,8 +288,8 @@ def _markers(wal: WalReader, mark: Mark, start: int, end: int, timeout_s: float)
 def _first_newer(
     wal: WalReader, shard: int, epoch: int, start: int, end: int, timeout_s: float
 ) -> tuple[int, Frame] | None:
-    """The first frame of a newer epoch between two offsets, with its offset; None if a frame of an older epoch lies
-    behind it."""
+    """The first frame between two offsets that has a newer epoch than `epoch`, with its offset. This may miss the first
+    one, if a frame of an older epoch lies behind it."""
     low, high = start, end
     while low < high:
         middle = (low + high) // 2

@@ -65,8 +65,9 @@ class ChangeAgents:
         self._fenced_pause_s = fenced_pause_s
         self._runs: dict[tuple[str, int], _AgentRun] = {}
         self._ending: dict[tuple[str, int], _AgentRun] = {}
-        self._told_before = dict.fromkeys((agent.name for agent in agents), 0)
         """Runs in shards that were given back, until they have ended."""
+        self._told_before = dict.fromkeys((agent.name for agent in agents), 0)
+        """For each agent, the number of checkpoints that it was told in shards that were given back."""
 
     def serve(self, shards: Collection[int]) -> None:
         """Run the agents in these shards and no others. It does not wait: in other shards a call under way goes on to
@@ -84,7 +85,7 @@ class ChangeAgents:
                     )
 
     def close(self) -> bool:
-        """End all runs, and wait a while for calls under way. Returns whether all have ended, so that no copy is in
+        """End all runs, and wait a while for calls under way. Returns whether all runs have ended; then no copy is in
         use."""
         self.serve(())
         until = time.monotonic() + AGENTS_END_S
@@ -95,7 +96,7 @@ class ChangeAgents:
         return all(run.ended for run in self._ending.values())
 
     def runs(self) -> list[tuple[str, int, RunState, str]]:
-        """All runs: agent, shard, state, and the error that holds it up."""
+        """All runs: agent, shard, state, and the error that holds up the run."""
         return [(run.agent.name, run.shard, run.state, run.trouble) for run in list(self._runs.values())]
 
     def told(self) -> dict[str, int]:

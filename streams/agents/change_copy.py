@@ -78,8 +78,8 @@ class AgentCopy:
         self.since = self.age.opening(0)
         self.memory_end = 0
         self.place, self.name, self.mark = _NOWHERE, 0, Mark(shard=shard, offset=-1)
-        """The agent's position: the place behind the last mark that it was told, the name that the next mark must give
-        as its predecessor, and that mark."""
+        """The agent's position: the place behind the last mark that the agent was told, the name that the next mark
+        must give as its predecessor, and the last mark itself."""
         self.first = False
         """Whether the agent must be told all rows, because it knows nothing of the table or must forget all."""
         self.old_known = True
@@ -208,8 +208,8 @@ class AgentCopy:
         )
 
     def _build(self) -> None:
-        """Build a copy up to the newest mark, from which the agent begins anew. Its old state is deleted with the first
-        call."""
+        """Build a copy up to the newest mark, from which the agent begins anew. The agent's old state is deleted with
+        its first call."""
         state = dict(self._store.scan(STATE_PREFIX))
         self._clear()
         self._store.write(state.items(), {}, durable=False)

@@ -7,9 +7,9 @@ their mark arrives, and the agent is called with them. Its outputs, its state an
 Kafka transaction, and then one local batch.
 
 In a compacted topic, rows before a mark that is older than min.compaction.lag may be missing. So an agent that was away
-for so long is told all of that time as one change, up to the mark that was then the newest, after its rows were
-counted. Any other mark must name the last one that the agent was told. If the table does not continue like that (Kafka
-has lost acknowledged rows, or the copy has missed tombstones), the agent begins anew.
+for longer is told everything that changed meanwhile as one change. It goes up to the mark that is the newest when the
+missing rows are noticed, and its rows are counted first. Any other mark must name the last one that the agent was told.
+If a mark does not (Kafka has lost acknowledged rows, or the copy has missed tombstones), the agent begins anew.
 """
 
 from __future__ import annotations

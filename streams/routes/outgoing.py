@@ -59,7 +59,7 @@ class ShardOutgoing:
         words: StopWords | None = None,
     ) -> None:
         """`make_router` makes a router from a function that reads large bodies; `routes` are the routes' names. Without
-        `words` a stop says how the worker goes on."""
+        `words`, the text of a stop says how the worker goes on."""
         self._routes = routes
         self.counts = counts
         self.targets = targets

@@ -1,7 +1,7 @@
 """A replay sends the records of a route for the messages of a range again, on demand, and exactly once.
 
     WAL up to the mark (ShardHistory) -> the route (ShardOutgoing) -> records of some frames
-    one Kafka transaction: these records, and as the offset of a group of its own the WAL offset behind the frames
+    one Kafka transaction: these records, and the WAL offset behind their frames as the replay's consumer group offset
 
 All runs of a replay share a transactional id and a consumer group, which follow from route and range. A run begins with
 init, which fences an older run and ends its open transaction. Then it continues at the committed offsets of the group:
@@ -32,7 +32,8 @@ from streams.routes.replay_range import ReplayRange
 from streams.routes.targets import Sizes, Targets
 
 RECORDS_AT_ONCE = 1000
-"""The number of records in one Kafka transaction. The records of one frame more may exceed it."""
+"""The number of records in one Kafka transaction. The records of its last frame may exceed it, because a frame is not
+split."""
 
 Progress = Callable[[str, int, int], None]
 """A function that is called with the step, the work done, and the whole work."""
@@ -48,7 +49,7 @@ class ShardReplayed:
     end: int
     """The WAL offset up to which this run has read. Frames behind it had not taken effect yet."""
     messages: int = 0
-    """Messages of the range, from `began_at` on."""
+    """The number of messages of the range, from `began_at` on."""
     sent: int = 0
     dead_letters: int = 0
     refused: Counter[str] = field(default_factory=Counter)
@@ -73,8 +74,8 @@ class RouteReplay:
         clock: Clock = time.monotonic,
         progress: Progress = lambda _step, _done, _total: None,
     ) -> None:
-        """`sized` makes the clients whose producers keep to given sizes. With a number `again`, a finished replay is
-        sent once more. Raises ConfigError for a route that does not exist."""
+        """`sized` makes Kafka clients whose producers keep to the sizes that it is given. With a number `again`, a
+        finished replay is sent once more. Raises ConfigError for a route that does not exist."""
         self._settings = settings
         self._rows = rows
         self._identity = rows.require_identity(settings.journal)

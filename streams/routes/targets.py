@@ -28,7 +28,7 @@ BATCH_OVERHEAD_BYTES = 512
 """An upper bound for the bytes of a batch that librdkafka does not count."""
 
 FAULTS_KEPT = 1000
-"""The most unfit topics whose fault is remembered. A topic's name has up to 249 bytes."""
+"""The largest number of unfit topics whose faults are remembered. A topic's name has up to 249 bytes."""
 
 _BATCH_BYTES_MIN = 1024
 
@@ -132,7 +132,7 @@ class Targets:
         self.look_up(known)
 
     def refresh_suspected(self) -> None:
-        """Call `refresh` if a transaction has failed since the last look. Raises OperatingError."""
+        """Call `refresh` if `suspect` or `try_again` was called since the last refresh. Raises OperatingError."""
         if self._suspected:
             self.refresh()
             self._suspected = False
@@ -191,7 +191,7 @@ class Targets:
         return Sizes(max([limits.row_message_bytes_max, *known]), max(batch, _BATCH_BYTES_MIN))
 
     def _misfits(self, routing: RoutingConfig) -> list[str]:
-        """The faults of the topics of targets."""
+        """Settings of routes that do not fit their topics, as texts for people."""
         faults = []
         for route in routing.routes:
             for target in route.targets:
@@ -219,8 +219,8 @@ def fixed_topics(routing: RoutingConfig) -> dict[str, str]:
 
 
 def topics_of(outcomes: Iterable[OutgoingRecord | RouteRefusal]) -> set[str]:
-    """The topics on which the outcomes of a message depend. Those of refusals count too, because a topic's limit may be
-    the reason."""
+    """The topics on which the outcomes of a message depend. The topics of refusals are included, because a topic's
+    limit may be the reason of a refusal."""
     topics: set[str] = set()
     for outcome in outcomes:
         if isinstance(outcome, OutgoingRecord):

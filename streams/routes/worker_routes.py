@@ -48,7 +48,7 @@ class WorkerRoutes:
         wall_ms: Clock,
         in_background: InBackground,
     ) -> None:
-        """`sized` gives the clients whose producers keep to sizes. Raises ConfigError."""
+        """`sized` makes Kafka clients whose producers keep to the sizes that it is given. Raises ConfigError."""
         self.targets = Targets(kafka, settings)
         self._settings = settings
         self._uuid = journal_uuid

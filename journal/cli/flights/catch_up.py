@@ -19,8 +19,8 @@ _LOOK_S = 0.05
 def catch_up_seconds(
     kafka: Kafka, settings: Settings, identity: Identity, *, timeout_s: float, look: Callable[[], None]
 ) -> float:
-    """Wait until every shard's newest mark has reached the WAL's last frame; returns the time from that frame to that
-    mark, for the slowest shard.
+    """Wait until every shard's newest mark has reached the WAL's last frame; returns the seconds from the append of
+    that frame to the append of that mark, in the slowest shard.
 
     Nobody may write to the journal any more. `look` is called meanwhile and may raise. Raises DeadlineError.
     """
@@ -51,7 +51,7 @@ def catch_up_seconds(
 
 
 def _row_of(kafka: Kafka, settings: Settings, shard: int, found: FoundMark, timeout_s: float) -> LogRecord:
-    """The table's record that is a mark."""
+    """The record of the table topic that holds this mark."""
     reader = kafka.reader(table_topic(settings.journal))
     try:
         reader.seek({shard: found.place})

@@ -60,7 +60,7 @@ def contents_of(
     browse: Callable[[str], Iterable[ReferenceInfo]],
     body: Callable[[int], bytes],
 ) -> Contents:
-    """The flights in a store."""
+    """The contents of the flights' queues in a store."""
     found = Contents(prepared=dict(prepared))
     for queue in queues:
         if is_of_flights(queue):

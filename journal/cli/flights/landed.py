@@ -1,8 +1,8 @@
 """The demo's route: flights that have landed, hour by hour, as messages that a route sends to a Kafka topic.
 
-An hour's step adds a message to each airport where flights have landed, in the step's own transaction; its body has a
-line for each of these flights. An address lives in one shard and is the key of its records, so a partition of the topic
-has an airport's flights in shard order. At the end the topic is compared with flights.csv.
+For each airport from which flights have landed within an hour, the hour's step adds a message in its own transaction;
+the message's body has a line for each of these flights. An address lives in one shard and is the key of its records, so
+a partition of the topic has an airport's flights in shard order. At the end the topic is compared with flights.csv.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def landed_topic(journal: str) -> str:
 
 
 def landed_address(airport: str) -> str:
-    """The name of the address, and of its queue, for flights that have landed, by the airport that they left."""
+    """The name of the address, and of its queue, for landed flights that had left this airport."""
     return _PREFIX + airport
 
 
@@ -43,7 +43,7 @@ def landed_route(journal: str) -> dict[str, object]:
 
 
 def landings_of(operations: Iterable[FlightOperation]) -> dict[str, bytes]:
-    """The flights that have landed in a step: the body for each airport."""
+    """The flights that have landed in a step: for each airport that they had left, the body of a message."""
     lines: dict[str, list[str]] = {}
     for verb, message, queue, plane, _ in operations:
         if verb is Verb.ACKNOWLEDGE and plane:  # a cancelled flight is not acknowledged by a plane

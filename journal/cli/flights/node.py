@@ -52,7 +52,7 @@ class _InFlight(NamedTuple):
 
 
 class _Beside(NamedTuple):
-    """A message of the progress or of landed flights, which a later step acknowledges."""
+    """A message that records progress or landed flights. A later step acknowledges it."""
 
     queue: str
     message: int
@@ -72,7 +72,7 @@ class FlightsNode:
         beside = [name for name in sorted(self._declared) if name == PROGRESS or is_landed(name)]
         found = [(name, info.message) for name in beside for info in store.browse(name)]
         self._beside = deque(_Beside(name, message, Pending(message)) for name, message in found)
-        """Messages to acknowledge, once their successors are stored."""
+        """Messages of progress and of landed flights, to be acknowledged once newer ones are stored."""
         progress = [message for name, message in found if name == PROGRESS]
         self.progress = int(store.message(progress[-1]).body) if progress else 0
         """The progress as it is once everything appended is committed."""
@@ -104,7 +104,8 @@ class FlightsNode:
             self._look()
 
     def wait_for_corrections(self, count: int) -> None:
-        """Wait until this many were taken in. Nothing is printed meanwhile, so that the listener's time-out works."""
+        """Wait until this many corrections were taken in. Nothing is printed meanwhile, so the demo, which waits for
+        the next line, ends this with its time-out."""
         while self._store.queue(CORRECTIONS).ready < count:
             time.sleep(_TELL_S)
 
@@ -214,7 +215,8 @@ class FlightsNode:
 
 
 def run(config: Path, name: str, flights: Path, rule: DoubtRule, hold_at: int, corrections: int) -> None:
-    """The life of a node. It takes in `corrections` before it ends."""
+    """Run the node from its activation to its end. Before the end, it waits until it has taken in this many
+    `corrections`."""
     settings = load_settings(config, node=name)
 
     def progress(step: str, done: int, total: int) -> None:

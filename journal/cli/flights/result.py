@@ -26,7 +26,8 @@ class NodeRun:
     committed: int = 0
     rolled_back: int = 0
     progress_step: int = 0
-    """The step in the progress at the end: the last one, or the one before if the last one was prepared."""
+    """The number of the step that the stored progress has at the end: the last step's, or the one before if the last
+    step was only prepared."""
 
     def take(self, event: Event) -> None:
         """Note an event. Events about progress change nothing."""

@@ -47,8 +47,8 @@ WAIT_S = 60.0
 """The longest wait for durability."""
 
 PATIENCE_S = 5.0
-"""How long a receiver waits while its node does not know whether it is still active, because it is slow or was just
-resumed."""
+"""How long a receiver waits while its node is not sure to be still active, because the machine is slow or the process
+was just resumed."""
 
 _LOOK_EVERY_S = 0.02
 _BATCH_MESSAGES = 256
@@ -193,8 +193,8 @@ def settle(transactions: Transactions, records: OutcomeRecords, loaded: LoadedRo
 
 
 def settle_with(resource: XaResource, transactions: Transactions, tx: int, *, commit: bool) -> None:
-    """Settle a transaction by the resource, or past it if the resource does not know it. Raises XidError for a branch
-    that is being settled already."""
+    """Settle a transaction through the resource, or directly if the resource does not know the transaction. Raises
+    XidError for a branch that is being settled already."""
     xid = resource.xid_of(tx)
     if xid is not None:
         resource.settle(xid, commit=commit)
@@ -299,7 +299,7 @@ class StoreReceiving:
 
 
 def _wait_to_be_current(until: float) -> None:
-    """Wait a little until the node knows that it is active; the writer commits again by itself."""
+    """Wait a little until the node knows that it is active; the writer's next commit shows it."""
     if time.monotonic() >= until:
         raise StateError("this node did not know that it was still the active one: call again")
     time.sleep(_LOOK_EVERY_S)

@@ -31,7 +31,7 @@ _PROGRESS_MESSAGES = 256
 
 
 class StateRows(Protocol):
-    """The rows of a consistent state, and the marks whose fold they are. A `SnapshotState` is one."""
+    """The rows of a consistent state, and the marks up to which it was folded. A `SnapshotState` is one."""
 
     @property
     def base(self) -> Base: ...

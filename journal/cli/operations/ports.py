@@ -151,8 +151,8 @@ class Acting(Protocol):
         TransactionUnknownError."""
 
     def forget(self, named: str, *, operator: str) -> int:
-        """Forget the outcome of a transaction that was settled in this way, named by its xid or its record; returns
-        the epoch.
+        """Forget the outcome of a transaction that `settle` has settled, named by its xid or by the outcome's record;
+        returns the epoch.
 
         Raises XidError for an outcome that is not kept, or that recovery needs.
         """

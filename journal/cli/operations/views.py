@@ -145,7 +145,8 @@ def read_message(base: Base, message_id: int) -> Message:
 
 
 class StoreQueues:
-    """The queues of a store that is in use. Each queue is read at a moment of its own."""
+    """The queues of a store that is in use. The queues are read one after the other, so their figures are not of the
+    same moment."""
 
     deleted_by = "it is about to be deleted, or was stored without a queue"
     orphaned = 0

@@ -7,7 +7,7 @@ the first differences of each sort, are brought to the driver; all differences a
     -> all operations on an id, folded, and its table rows -> differences
 
 A shard whose fold cannot reach its mark is not compared, because its right state is not known; the reason of the stop
-is a finding. If the WAL was trimmed and no archive is given, the fold begins at the trim (`audit_base`).
+is a finding. If the WAL was trimmed and no archive is given, the fold begins at the trim (`loaders.spark.audit.base`).
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def compare(
     kept_max: int = KEPT_MAX,
 ) -> Report:
     """Compare `wal` and `table`, which have Kafka's columns. `marks` are those of `table_marks`, `topic` names the WAL
-    in the report, and `bases` are those of `audit_base.bases_of`."""
+    in the report, and `bases` are those of `base.bases_of`."""
     bases = bases or {}
     shards = [_Audited(shard, marks.get(shard), topic, kept_max, bases.get(shard)) for shard in range(journal.shards)]
     until = {each.number: each.mark.offset for each in shards}
@@ -289,7 +289,8 @@ class _Audited:
         return self._counts[name] + (getattr(self.base.mark, name) if name in _GOES_ON else 0)
 
     def compare_base(self, state: DataFrame) -> None:
-        """Compare the number of records in the state that the fold began with, and their content if it can be known."""
+        """Compare the records that exist now with the state at the trim, from which the fold began: their number, and
+        by the digest their content, if no record of that state was changed since."""
         base = self.base
         if base is None:
             return

@@ -1,8 +1,9 @@
 """The audit of a trimmed WAL: its fold begins with the state that the tables had at the trim.
 
 As in `verify` (`journal.verify.base`), the records of that state that still exist are in the present tables, at
-positions up to the trim's mark. They enter the fold as the operations that made them. The others show only through
-later operations on them. Staged operations of transactions that were not settled at the trim are still in the WAL.
+positions up to the trim's mark. They enter the fold as the operations that made them. The records that no longer exist
+show only through later operations on them. Staged operations of transactions that were not settled at the trim are
+still in the WAL.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def stood(name: str, bases: Mapping[int, TrimmedBase]) -> Column:
 
 def with_waiting(flat: DataFrame, bases: Mapping[int, TrimmedBase], topic: str) -> DataFrame:
     """The result of `fold_frames.flattened` for the WAL `topic`, without the operations that the bases contain, except
-    those that waited there for their transactions."""
+    staged ones whose transactions were not settled at the trim."""
     parts = [(shard, part) for shard, base in bases.items() for part in base.transactions]
     if not parts:
         return flat.where(is_new(F.col("offset"), bases))
@@ -92,7 +93,7 @@ def with_waiting(flat: DataFrame, bases: Mapping[int, TrimmedBase], topic: str) 
 
 
 def _prepared(spark: SparkSession, parts: Sequence[Mapping[str, Any]], topic: str, schema: StructType) -> DataFrame:
-    """The PREPAREs that the tables show, as rows of the same schema."""
+    """The PREPAREs of `parts`, which the tables still have, as rows with `schema`."""
     zero = F.lit(0)
     columns = {name: F.col(name) for name in ("shard", "offset", "epoch", "tx", "shards")} | {
         "topic": F.lit(topic),

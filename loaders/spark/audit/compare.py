@@ -1,7 +1,7 @@
 """Differences between a fold and a table's rows, as rows of text, in the words of `verify`.
 
 Both sides have data as fingerprints (`fold_frames.fingerprinted`). `differences` of a row are structs of what, order,
-key, expected, found and `times`: the number of differences that one stands for.
+key, expected, found and `times`: the number of differences that one struct stands for.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def found_records(state: DataFrame) -> DataFrame:
 
 
 def found_transactions(state: DataFrame) -> DataFrame:
-    """One row for each part that has table rows: its header, and its operations in order."""
+    """One row for each shard's part of a transaction that has table rows: its header, and its operations in order."""
     row = F.col("row")
     operation = F.struct("position", "type", "id", "kind", "data", "replaceable", "subject")
     return (
@@ -128,7 +128,7 @@ def compared_records(lives: DataFrame, found: DataFrame) -> DataFrame:
 
 
 def compared_transactions(left: DataFrame, found: DataFrame) -> DataFrame:
-    """One row for each part that either side has, with its differences."""
+    """One row for each shard's part of a transaction that either side has, with its differences."""
     both = left.drop("topic").alias("e").join(found.alias("f"), ["shard", "tx"], "full")
     key = F.format_string("tx %d", F.col("tx"))
     expected_part = _part(lambda name: F.col(f"e.{name}"), F.size("e.operations"))

@@ -3,8 +3,9 @@
     manifest -> frames up to its ends -> the fold's rules: what took effect, and what is still in doubt
     -> filter -> one row for each operation, ordered by (group, shard, position); what is in doubt comes last
 
-An operation of a transaction stands where its COMMIT does, so if the filter cuts a transaction, its settled effect is
-left. All operations of a group come together, so whoever replays whole groups tears no transaction.
+An operation of a committed transaction has the place of the COMMIT. So a filter may take only some operations of a
+transaction, and they are replayed as committed. All operations of a group come together, so a replay of whole groups
+never splits a transaction.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ from loaders.spark.stored.manifest import Manifest
 
 COLUMNS = ("group", "shard", "offset", "type", "id", "kind", "data", "replaceable", "subject", "tx", "in_doubt")
 """The columns of `Selection.operations`. `tx` is the source's transaction, 0 for none. `in_doubt` means that this
-transaction is not settled; a row of type PREPARE follows its operations of each shard, and one of these rows has the
-PREPARE's data."""
+transaction is not settled. In each shard a row of type PREPARE follows the operations of such a transaction, and one of
+these rows has the PREPARE's data."""
 
 _LAST = 2**63 - 1
 _DAY_MS = 86_400_000
@@ -52,21 +53,22 @@ _POSITION = "struct<offset: bigint, index: int, ordinal: int>"
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """The criteria of a replay: it has the operations that pass all of them. Bounds are inclusive, and days are in
-    UTC."""
+    """The criteria of a replay, which takes only the operations that meet all of them. Bounds are inclusive, and days
+    are in UTC."""
 
     until: datetime | None = None
     """Take the groups that had been appended completely by this time."""
     addresses: tuple[str, ...] = ()
     """In a message store: the records of these addresses, with queues, bindings, messages and bodies."""
     queues: tuple[str, ...] = ()
-    """In a message store: these queues, their addresses, and of these only what refers to the queues."""
+    """In a message store: these queues and their addresses, and only those records of the addresses that refer to the
+    queues."""
     ids: tuple[int, int] | None = None
     epochs: tuple[int, int] | None = None
     days: tuple[date, date] | None = None
     """Days in UTC on which an operation took effect, by the WAL's append time."""
     skip: tuple[tuple[int, int], ...] = ()
-    """Records (shard, offset) to leave out, beside those that the archive names as skipped by the source's
+    """Records (shard, offset) to leave out, in addition to those that the archive names as skipped by the source's
     operators."""
 
     def to_json(self) -> str:
@@ -87,7 +89,8 @@ def _as_text(value: Any) -> str:
 
 
 def open_archive(spark: SparkSession, path: str, journal: str | None = None) -> Manifest:
-    """The newest manifest of a journal's archive; without a name, of the only journal in it. Raises ArchiveError."""
+    """The newest manifest of a journal's archive. Without `journal`, the archive must have one journal only. Raises
+    ArchiveError."""
     if journal is None:
         try:
             rows = read_manifests(spark, path).select("journal").distinct().collect()
@@ -236,8 +239,8 @@ def _position(offset: Any, index: Any, ordinal: Column) -> Column:
 
 
 def _columns(position: Column, *, in_doubt: bool = False) -> Iterator[Column | str]:
-    """The columns of a row before the filter; `place` is where it stands in the WAL, and `position` where it took
-    effect."""
+    """The columns that operations have before they are filtered. `place` is where an operation stands in the WAL, and
+    `position` where it took effect."""
     yield from ("topic", "shard")
     yield (F.lit(_LAST) if in_doubt else F.col("group")).cast("bigint").alias("group")
     yield from ("epoch", "timestamp", "offset")

@@ -1,9 +1,9 @@
 """Records for a topic that exists, by Spark's Kafka sink.
 
-Requests of Java's producers create a topic if brokers have auto.create.topics.enable, and no setting prevents this. So
-the topic is looked up first. Spark keeps a producer for ten minutes. After five minutes the producer would ask the
-brokers for its topics again, and create one that is gone; with `_IDLE_MS` it forgets a topic to which it has sent
-nothing for that time.
+A Java producer's request for a missing topic creates it if brokers have auto.create.topics.enable, and no setting of
+the producer prevents this. So the topic is looked up first. Spark keeps a producer for ten minutes. After five minutes
+the producer would ask the brokers for its topics again, and create one that is gone; with `_IDLE_MS` it forgets a topic
+to which it has sent nothing for that time.
 """
 
 from __future__ import annotations
