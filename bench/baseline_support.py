@@ -73,7 +73,7 @@ def new_topic(bootstrap: str, partitions: int, **config: str) -> str:
     topic = NewTopic(name, partitions, 1, config={"max.message.bytes": "8000000", **config})
     admin.create_topics([topic])[name].result(TIMEOUT_S)
     deadline = time.monotonic() + TIMEOUT_S
-    # A created topic is not known at once, and a producer would ask again only a second later.
+    # The broker does not know a new topic at once, and a producer would ask again only a second later.
     while time.monotonic() < deadline:
         found = admin.list_topics(name, timeout=TIMEOUT_S).topics[name].partitions
         if len(found) == partitions and all(partition.leader >= 0 for partition in found.values()):

@@ -242,7 +242,8 @@ def _take_overs(scene: Scene, live: int, target: float, outcome: Outcome, memory
             return took.path_s * 1000
 
         def warm_ms() -> float:
-            """Measures a cold take-over by the second node, then the warm one back."""
+            """Measures a take-over by the second node, which is cold, and then the one back by the first node, which is
+            warm; returns the milliseconds of the warm one."""
             cold.took.append(nodes.hand_over(leave=False))
             warm.took.append(nodes.hand_over(leave=False))
             return warm.took[-1].activation_s * 1000

@@ -39,7 +39,8 @@ from loaders.node.standing import ActiveNode
 from loaders.queues import QueueLoader
 
 QUEUES = 64
-"""The number of queues with messages that stay, and of queues for the load. Each queue has an address of its own."""
+"""The number of queues with messages that stay, and also the number of queues for the load. Each queue has an address
+of its own."""
 
 _UNBOUNDED = 1 << 40
 _TICK_S = 0.004

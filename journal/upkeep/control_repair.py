@@ -102,7 +102,8 @@ class ControlRepairer:
         """Fence the active node, read again, and write the rows in one transaction. If it is killed before the commit,
         nothing has been written.
 
-        Raises RepairError if reading again gives another plan, OperatingError if the rows are not known to be written.
+        Raises RepairError if reading again gives another plan, OperatingError if it is unknown whether the rows were
+        written.
         """
         until = self._clock() + self._timeout_s
         while True:

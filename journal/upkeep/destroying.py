@@ -2,8 +2,8 @@
 
 A control row says first that the journal is being destroyed, and the control topic goes last. So if a kill interrupts
 the deletion, everybody who reads the control rows refuses the journal, and names the command `destroy`, which deletes
-what is left. The row is written with a new epoch in a transaction of the writer's id: a node that becomes active
-meanwhile is fenced by it.
+what is left. That row is written with a new epoch, in a transaction of the writer's transactional id: this fences a
+node that becomes active meanwhile.
 """
 
 from __future__ import annotations

@@ -111,7 +111,8 @@ class TableRepairer:
         """Fence the worker of the shard, read again, and write the rows and the mark in one transaction. If it is
         killed before the commit, nothing has been written.
 
-        Raises RepairError if reading again gives another plan, OperatingError if the rows are not known to be written.
+        Raises RepairError if reading again gives another plan, OperatingError if it is unknown whether the rows were
+        written.
         """
         producer = self._kafka.transactional_producer(worker_id(self._journal, self._shard))
         try:

@@ -239,8 +239,8 @@ class Trimming:
 
 def _require_sound(journal: str, report: ShardReport) -> None:
     differ = {what: count for what, count in report.differences.counts.items() if what not in _NO_FAULT_OF_THE_TABLES}
-    # Records from before an earlier trim may be unchecked, if one of them was replaced since. That is accepted, because
-    # the records that are deleted now were compared.
+    # After an earlier trim, the comparison may leave the records that it deleted unchecked, if one of them has changed
+    # since. This is accepted, because the records that are deleted now were compared.
     if differ or report.findings or (report.unchecked and not report.base):
         raise TrimError(
             f"the tables of shard {report.shard} differ from the WAL, or could not be compared with it, and it is the "

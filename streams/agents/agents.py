@@ -25,8 +25,8 @@ from streams.agents.facts import FrameFacts
 T = TypeVar("T")
 
 AGENT_TIMEOUT_S = 60.0
-"""The time limit of one call of an agent. An async agent that takes longer is cancelled, and counts as failed;
-`/health` names a plain one."""
+"""The time limit of one call of an agent. An async agent that takes longer is cancelled, and its call has failed; a
+plain agent goes on, and `/health` names it."""
 
 
 ANY_PARTITION = -1
@@ -164,8 +164,8 @@ _PARTS = (bytes, str, type(None))
 
 
 class OperationAgents:
-    """Calls the `on_operation` agents with the operations of a checkpoint, before the checkpoint is committed. Their
-    outputs go into its transaction. The threads that checkpoint shards call it, several at once."""
+    """Calls the `on_operation` agents with the operations of a checkpoint, before the checkpoint is committed. The
+    outputs go into the checkpoint's transaction. The threads that checkpoint shards call this, several at once."""
 
     def __init__(self, agents: Sequence[Agent], calls: AgentCalls) -> None:
         self._agents = agents

@@ -40,8 +40,8 @@ _NUMBER = struct.Struct(">q")
 _NOWHERE = CopyPlace(0, 0)
 _DIRECT_ROWS = 5000
 _POSITION_EVERY_S = 1.0
-"""How long a position is kept locally while the agent gives nothing. It goes to Kafka with the agent's next
-transaction, or after this time."""
+"""How long an agent's position may be stored on this machine only, if the agent gives no output and no state. After
+this time the position is written to Kafka with the next change."""
 _POSITION_AGAIN_SHARE = 20
 """How many times an unchanged position is written again in the time for which tombstones are kept."""
 _POLL_S = 0.25

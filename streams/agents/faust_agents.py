@@ -28,7 +28,8 @@ class WatchedAgent(faust.Agent):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._taking: WeakSet[asyncio.Task[Any]] = WeakSet()
-        """Those of the agent's concurrent instances that have taken an event since the error. They take turns."""
+        """Tasks of the agent's concurrent instances that have taken an event since the last error. Several instances
+        share the agent's events."""
 
     def stream(self, *arguments: Any, **options: Any) -> StreamT[Any]:
         stream = super().stream(*arguments, **options)

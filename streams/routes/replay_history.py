@@ -152,8 +152,8 @@ class ShardHistory:
         )
 
     def _begin(self, first: Frame | None) -> Fold:
-        """A fold to which `first` can be applied as the first frame. It knows of earlier frames only what the trim has
-        kept."""
+        """A fold to which `first` can be applied as the first frame. All that it knows of earlier frames comes from
+        `first` and from the trim's control row."""
         mark = Mark(shard=self._shard, offset=self._start - 1)
         if self._start and first is not None:
             is_marker = first.count == 1 and first.operations[0].type == MARKER

@@ -190,7 +190,7 @@ class FlightsNode:
         return pending
 
     def _wait_for(self, minute: int) -> None:
-        """Wait until everything that was due by then is acknowledged."""
+        """Wait until every step that ends by this minute is acknowledged."""
         while self._in_flight and self._in_flight[0].step.until <= minute:
             self._in_flight[0].pending.wait()
             self._look()

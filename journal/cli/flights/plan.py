@@ -2,11 +2,12 @@
 
 A flight is a message to its airport's address. It is sent a day before it is due, to its airline's durable subscription
 there. When it departs its plane acquires it, and acknowledges it when it lands; a flight that is not known to have
-landed stays with its plane. Each hour is one step: a transaction of what was sent and acknowledged, which also moves
-the progress on, so that the next node knows from the load alone where to carry on. (Acquisitions are in no transaction:
-those of the step after the last one may exist or not.) When a day is over, its cancelled flights are acknowledged in a
-transaction of their own. This is another step, and on some days it is only prepared, and settled when the year is over.
-A prepared step moves no progress: the load tells of its transaction, which shows that the step is done.
+landed stays with its plane. Each hour is one step: a transaction of what was sent and acknowledged, which also stores
+the step's number as the progress, so that the next node knows from the load alone where to carry on. (Acquisitions are
+in no transaction: those of the step after the last one may exist or not.) When a day is over, its cancelled flights are
+acknowledged in a transaction of their own. This is another step, and on some days it is only prepared, and settled when
+the year is over. A step that is only prepared stores no progress: the load shows its transaction, and this shows that
+the step is done.
 """
 
 from __future__ import annotations
@@ -166,8 +167,8 @@ class _Event(NamedTuple):
 
 
 def _batches(flights: Iterable[Flight]) -> Iterator[tuple[int, list[FlightOperation], int | None]]:
-    """The end of the hour, the operations, and the day if they are its cancellations; in order of time, without empty
-    ones."""
+    """Batches in order of time, without empty ones. Each has the end of its hour, its operations, and the day if the
+    operations are the cancellations of one day."""
     cancelled: dict[int, list[FlightOperation]] = {}
     hour: int | None = None
     batch: list[FlightOperation] = []

@@ -57,7 +57,7 @@ class States(Protocol):
     def both(self) -> AbstractContextManager[tuple[StateRows, QueuesView]]: ...
 
     def outcomes(self, rows: StateRows) -> Sequence[KeptOutcome]:
-        """The outcomes that are kept."""
+        """The outcomes of global transactions that the journal keeps."""
 
 
 class LoadedStates:

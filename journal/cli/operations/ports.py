@@ -40,7 +40,7 @@ class SentSoFar:
         self._parts.append((count, [], lambda: False))
 
     def handed_in(self, ids: Sequence[int], is_durable: Callable[[], bool]) -> None:
-        """Note that the messages of the last part have these ids, and are stored once `is_durable`."""
+        """Note that the messages of the last part have these ids, and are stored once `is_durable` returns true."""
         count, _, _ = self._parts[-1]
         self._parts[-1] = count, list(ids), is_durable
 

@@ -28,7 +28,8 @@ from journal.wire.keys import record_key
 log = logging.getLogger(__name__)
 
 BROWSE_MAX = 100_000
-"""The most messages that one look at a working store reads, because its users wait meanwhile."""
+"""The largest number of messages that one look at a working store reads, because the store's users wait while it is
+read."""
 
 _NOT_HELD = (ReferenceState.LOCKED, ReferenceState.SCHEDULED)
 _AWAY = (ReferenceState.HELD, *_NOT_HELD)

@@ -6,8 +6,9 @@ the first differences of each sort, are brought to the driver; all differences a
     tables' marks -> the WAL's operations, fingerprinted, put aside -> where each shard's fold ends
     -> all operations on an id, folded, and its table rows -> differences
 
-A shard whose fold cannot reach its mark is not compared, because its right state is not known; the reason of the stop
-is a finding. If the WAL was trimmed and no archive is given, the fold begins at the trim (`loaders.spark.audit.base`).
+A shard whose fold cannot reach its mark is not compared, because its right state at the mark is not known; the reason
+why the fold stopped is a finding. If the WAL was trimmed and no archive is given, the fold begins at the trim
+(`loaders.spark.audit.base`).
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ _NONE = -1
 """A value in place of an offset, if there is none."""
 _OF_IDS = ("applied", "rejected", "records", "updates", *OF_BASE)
 _COUNTED = ("applied", "rejected", "records", "updates", "staged", "prepared", "dropped")
-"""Fields of a mark that count operations. The other fields follow from the frames alone."""
+"""Fields of a mark that only a fold of the operations gives. The other fields follow from the frames alone."""
 _GOES_ON = ("applied", "rejected", "dropped")
 """Fields of a mark that never decrease."""
 _FROM_ARCHIVE = "--archive PATH reads it from an archive"
@@ -144,7 +145,7 @@ def compare(
         "data", F.when(F.col("type") == "MARKER", F.col("data")).otherwise(fingerprinted(F.col("data")))
     )
     whole = table.where(F.col("offset") <= by_shard({each.number: each.row_offset for each in shards}))
-    # the table is read before the WAL, so that rows are still there that compaction removes meanwhile
+    # the table is read before the WAL, because compaction may remove rows while the WAL is read
     found = rows.changes(rows.newest(whole.where(~is_misplaced())))
     if bases:
         found = put_aside(found)  # the digests need all data

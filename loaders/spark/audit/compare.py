@@ -38,7 +38,8 @@ def with_fingerprints(state: DataFrame) -> DataFrame:
 
 
 def found_records(state: DataFrame) -> DataFrame:
-    """One row for each id that has table rows: its record, its updates in order, and how they are spread over rows."""
+    """One row for each id that has table rows: its record, its updates in order, and how the updates are spread over
+    rows."""
     row = F.col("row")
     single = F.struct(*_UPDATE)
     updates = F.when(row == "UPDATES", F.col("updates")).when(row == "UPDATE", F.array(single))
