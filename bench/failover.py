@@ -212,7 +212,7 @@ class Parts:
     took: list[TakeOver] = field(default_factory=list)
 
     def figures(self, rounds: int) -> Figures:
-        """Returns medians of the last take-overs, and in how many of those the state was warm."""
+        """Returns the medians of the last take-overs, and the number of those that found their state warm."""
         took = self.took[-rounds:]
         found = [each.parts_ms() for each in took]
         figures: Figures = {

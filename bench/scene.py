@@ -136,7 +136,8 @@ class Marks:
         self.offsets: dict[int, int] = dict.fromkeys(range(settings.shards), -1)
 
     def look(self) -> None:
-        """Reads the newest mark of each shard whose partition has grown: the record before its transaction's marker."""
+        """Reads the newest mark of each shard whose partition has grown. The mark is the record before the marker that
+        ends its transaction."""
         moved: dict[int, int] = {}
         for shard, known in self._ends.items():
             _, end = self._reader.start_and_end(shard, TIMEOUT_S)

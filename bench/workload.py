@@ -52,7 +52,7 @@ def bodies(count: int = 1000) -> list[bytes]:
 
 
 def message_bodies(count: int = 1000) -> list[bytes]:
-    """Returns encoded messages with such bodies, of one address, each with a header."""
+    """Returns encoded messages with bodies as `bodies` makes them, all of one address, each with a header."""
     return [
         encode_message(Message("flights.landed.EWR", body, properties={"tail": f"N{number}"}, timestamp=1))
         for number, body in enumerate(bodies(count))

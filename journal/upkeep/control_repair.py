@@ -99,8 +99,8 @@ class ControlRepairer:
         return ControlRepair(rows, identity, max(counter.epoch, *epochs))
 
     def write(self, agreed: ControlRepair) -> None:
-        """Fence the active node, read again, and write the rows in one transaction. If it is killed before the commit,
-        nothing has been written.
+        """Fence the active node, read again, and write the rows in one transaction. If the process is killed before the
+        commit, nothing has been written.
 
         Raises RepairError if reading again gives another plan, OperatingError if it is unknown whether the rows were
         written.

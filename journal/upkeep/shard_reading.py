@@ -15,7 +15,8 @@ _PROGRESS_RECORDS = 256
 
 
 class ShardReading:
-    """Reads shards of one journal, each from its start. `progress` is told the step, the work done, and all of it."""
+    """Reads shards of one journal, each from its start. `progress` is told the step, the work done, and the whole
+    work."""
 
     def __init__(
         self,

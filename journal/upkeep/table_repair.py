@@ -108,8 +108,8 @@ class TableRepairer:
         return planned
 
     def write(self, agreed: TableRepair) -> None:
-        """Fence the worker of the shard, read again, and write the rows and the mark in one transaction. If it is
-        killed before the commit, nothing has been written.
+        """Fence the worker of the shard, read again, and write the rows and the mark in one transaction. If the process
+        is killed before the commit, nothing has been written.
 
         Raises RepairError if reading again gives another plan, OperatingError if it is unknown whether the rows were
         written.

@@ -164,7 +164,7 @@ class Trimming:
         return passed[-_PASSED_KEPT:]
 
     def _state(self, shard: int, start: int) -> tuple[VerifiedShard, FoundMark, list[Transaction]]:
-        """The tables' state at a mark. Without an archive it is compared with the WAL first."""
+        """The tables' state at a mark. Without an archive the state is compared with the WAL first."""
         found: list[FoundMark] = []
         transactions: dict[bytes, bytes] = {}
         rows = note_transactions(self._reading.table(shard, found), transactions)
@@ -195,7 +195,8 @@ class Trimming:
     # ---- deleting --------------------------------------------------------------------------------------------------
 
     def delete(self, plan: Sequence[ShardTrim]) -> None:
-        """Write the control rows, then delete the records. If it is killed in between, only the rows have changed.
+        """Write the control rows, then delete the records. If the process is killed in between, only the control rows
+        have changed.
 
         Raises TrimError if another trim ran since the plan was made, or if an archive was begun or replaced. If two
         trims write a row for a shard, the last one replaces the other, so it must have the later state.

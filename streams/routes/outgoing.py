@@ -100,8 +100,8 @@ class ShardOutgoing:
         passed: Collection[int],
         done: Checkpointed,
     ) -> Iterator[Sent]:
-        """Yield the records in order. They are not made as a list, because it would take much memory. `done` counts
-        them.
+        """Yield the records in order. They are not gathered in a list, because a list would take much memory. `done`
+        counts them.
 
         `get` reads the shard's rows of its last checkpoint. At the WAL offsets in `passed` an operator has asked to
         leave out messages that cannot be sent. Raises RouteStopError, OutgrownError, and OperatingError if the cluster
@@ -229,7 +229,7 @@ class ShardOutgoing:
 
     def blame(self, topic: str, reason: str) -> bool:
         """Note that the broker refused a record for a topic. If routes had sent to it, nothing goes there until the
-        topic is looked at again. Returns whether they had."""
+        topic is looked at again. Returns whether routes had sent to the topic."""
         if topic not in self._reached:
             return False
         self.targets.refuse(topic, reason)

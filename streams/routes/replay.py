@@ -103,8 +103,8 @@ class RouteReplay:
         )
 
     def run(self) -> None:
-        """Send the rest, one shard after the other. Records sent before an error stay sent, and the next run does not
-        repeat them.
+        """Send the records that earlier runs have not sent, one shard after the other. Records sent before an error
+        stay sent, and the next run does not repeat them.
 
         Raises TopicError, GapError for a range that is not in the WAL any more, RouteStopError for a message that
         cannot be sent, and OperatingError.

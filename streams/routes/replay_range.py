@@ -31,7 +31,7 @@ class ReplayRange(NamedTuple):
         return self.first_id <= message_id <= self.last_id and self.from_ms <= timestamp_ms < self.to_ms
 
     def digest(self, again: int) -> str:
-        """A name for the range: the same for the same range, and a new one for each further time that it is sent."""
+        """A name for a replay of this range. It is always the same for the same range and the same `again`."""
         told = hashlib.sha256(" ".join(map(str, (*self, again))).encode()).hexdigest()
         return told[:_DIGEST_CHARACTERS]
 

@@ -23,7 +23,7 @@ from streams.routes.targets import Sizes, Targets, refresh_quietly
 log = logging.getLogger(__name__)
 
 REPORT_EVERY_S = 2.0
-"""How long it takes until `routes status` shows what was sent."""
+"""The shortest time between two reports to the control rows, from which `routes status` shows what was sent."""
 
 REFRESH_EVERY_S, REFRESH_EVERY_S_MAX = 5.0, 60.0
 """How often the targets are looked at again, so that a new max.message.bytes, new partitions, or a topic that was

@@ -61,7 +61,7 @@ class States(Protocol):
 
 
 class LoadedStates:
-    """States of read-only loads, a new load for each context. They disturb nobody."""
+    """States of read-only loads, a new load for each context. They disturb neither the active node nor the worker."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

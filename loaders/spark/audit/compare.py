@@ -187,7 +187,7 @@ def wrong_rows(table: DataFrame) -> DataFrame:
 
 
 def stray_rows(behind: DataFrame) -> DataFrame:
-    """Rows after the newest mark, as differences: they belong to no state."""
+    """Rows after the newest mark, as differences, because they belong to no state of the table."""
     return _of_rows(behind, F.lit("a mark behind it"), F.lit("none: no worker wrote it"))
 
 

@@ -77,8 +77,8 @@ class Filter:
         return json.dumps(asked, default=_as_text, sort_keys=True)
 
     def digest(self, *, remapped: bool) -> bytes:
-        """32 bytes that distinguish a replay with this filter from every other. `skip` does not change it, because a
-        skip repairs the source."""
+        """32 bytes that distinguish a replay with this filter from every other replay. `skip` does not change them,
+        because skipping a record repairs the source."""
         asked = replace(self, skip=()).to_json()
         return hashlib.sha256(f"{asked} remapped={remapped}".encode()).digest()
 
@@ -139,8 +139,8 @@ class Selection:
 
     def operations(self, reached: Mapping[int, int] | None = None, kept: Collection[int] = ()) -> DataFrame:
         """The operations after `reached` ({shard: offset}), with `COLUMNS`, in order. Transactions in `kept` were
-        replayed while they were in doubt: the operations that they had prepared by then are in the target already, and
-        are left out. Later operations on the records that they added are not left out."""
+        replayed while they were in doubt: the operations that they had prepared when they were replayed are in the
+        target already, and are left out. Later operations on the records that they added are not left out."""
         found = self._filtered(self._living(dict(reached or {}), kept))
         order = ("group", F.when(F.col("in_doubt"), F.col("tx")), "shard", "place", "ordinal")
         return found.orderBy(*order).select(*COLUMNS)
