@@ -12,6 +12,7 @@ from confluent_kafka import Producer
 from journal.config import Settings
 from journal.routing.config import RoutingConfig
 from journal.store.model import Message, QueueConfig
+from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore
 from tests.support.in_process import made_journal, running_worker
 from tests.support.sources import (
@@ -93,8 +94,9 @@ def _headers(headers: object) -> dict[str, bytes]:
 @pytest.fixture(scope="module")
 def journal(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
     settings = made_journal(bootstrap, tmp_path_factory.mktemp("replies"), shards=2)
+    soon = StoreSettings(expiry_agreement_ms=0)  # otherwise no request is given up in an activation's first minute
     with running_worker(settings):
-        yield settings
+        yield settings.model_copy(update={"store": soon})
 
 
 def test_a_request_goes_out_and_its_reply_comes_back_to_who_asked(bootstrap: str, tmp_path_factory: Any) -> None:
