@@ -50,3 +50,15 @@ class Faults:
     def marker_after_s(self, topic: str, partition: int) -> float:
         """How long after a transaction's end this partition gets its marker. At 0 it has it before the client knows."""
         return 0.0
+
+
+class CrashAt(Faults):
+    """One process crashes at one of its requests; without a fault, its requests are counted."""
+
+    def __init__(self, node: str, fault: Fault = Fault.NONE, at: int = 0) -> None:
+        self.step = 0
+        self._node, self._fault, self._at = node, fault, at
+
+    def at(self, request: str, node: str) -> Fault:
+        self.step += node == self._node
+        return self._fault if node == self._node and self.step == self._at else Fault.NONE

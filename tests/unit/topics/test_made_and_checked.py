@@ -16,7 +16,7 @@ from journal.topics.made_and_checked import check_journal, init_journal, open_jo
 from journal.topics.required_topics import topic_configs
 from journal.v1.journal_pb2 import Epoch, Identity
 from tests.simulation.broker import SimulatedBroker
-from tests.simulation.faults import Fault, Faults, SimulatedCrash
+from tests.simulation.faults import CrashAt, Fault, Faults, SimulatedCrash
 from tests.simulation.kafka import SimulatedKafka
 from tests.simulation.producers import SimulatedTransactionalProducer
 from tests.simulation.timeline import Timeline
@@ -207,18 +207,6 @@ class Overtaken(SimulatedKafka):
         return super().transactional_producer(transactional_id)
 
 
-class CrashAt(Faults):
-    """The first process crashes at one of its requests."""
-
-    def __init__(self, fault: Fault = Fault.NONE, at: int = 0) -> None:
-        self.step = 0
-        self._fault, self._at = fault, at
-
-    def at(self, request: str, node: str) -> Fault:
-        self.step += node == "first"
-        return self._fault if node == "first" and self.step == self._at else Fault.NONE
-
-
 class Inits:
     """A cluster, and processes that make the same journal on it."""
 
@@ -268,12 +256,12 @@ class Inits:
 
 @pytest.mark.parametrize("fault", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.CRASH_LATE])
 def test_an_init_that_is_killed_at_any_request_is_completed_by_the_next(fault: Fault) -> None:
-    counting = CrashAt()
+    counting = CrashAt("first")
     whole = Inits(counting)
     whole.run(b"A" * 16, kafka=SimulatedKafka(whole.broker, "first"))
     assert counting.step > 5
     for step in range(1, counting.step + 1):
-        inits = Inits(CrashAt(fault, step))
+        inits = Inits(CrashAt("first", fault, step))
         with pytest.raises(SimulatedCrash):
             inits.run(b"A" * 16, kafka=SimulatedKafka(inits.broker, "first"))
         found = inits.run(b"B" * 16)
@@ -382,12 +370,12 @@ def with_topics_of_another_number(faults: Faults | None = None) -> Inits:
 
 @pytest.mark.parametrize("fault", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.CRASH_LATE])
 def test_an_init_that_changes_the_shards_and_is_killed_at_any_request_is_completed_by_the_next(fault: Fault) -> None:
-    counting = CrashAt()
+    counting = CrashAt("first")
     whole = with_topics_of_another_number(counting)
     whole.run(b"B" * 16, kafka=SimulatedKafka(whole.broker, "first"), shards=3, change_shards=True)
     assert counting.step > 5
     for step in range(1, counting.step + 1):
-        inits = with_topics_of_another_number(CrashAt(fault, step))
+        inits = with_topics_of_another_number(CrashAt("first", fault, step))
         with pytest.raises(SimulatedCrash):
             inits.run(b"B" * 16, kafka=SimulatedKafka(inits.broker, "first"), shards=3, change_shards=True)
         found = inits.run(b"C" * 16, shards=3, change_shards=True)

@@ -13,7 +13,7 @@ from journal.topics.names import writer_id
 from journal.upkeep.control_repair import ControlRepairer
 from journal.v1.journal_pb2 import Epoch, Mark
 from loaders.node.liveness import last_active
-from tests.simulation.faults import Fault, Faults, SimulatedCrash
+from tests.simulation.faults import CrashAt, Fault, SimulatedCrash
 from tests.simulation.kafka import SimulatedKafka
 from tests.support.activations import CONTROL, LIMIT_S, SHARDS, WAL, Activations, fails, write_mark
 from tests.support.build import JOURNAL, frame, marker
@@ -164,28 +164,16 @@ def test_a_repair_whose_plan_has_changed_writes_nothing() -> None:
     assert read_control(scene.kafka, "j", scene.broker.timeline.now, LIMIT_S).epoch.epoch == 7
 
 
-class CrashAt(Faults):
-    """A process crashes at one of its requests."""
-
-    def __init__(self, fault: Fault, at: int) -> None:
-        self.step = 0
-        self._fault, self._at = fault, at
-
-    def at(self, request: str, node: str) -> Fault:
-        self.step += node == "repair"
-        return self._fault if node == "repair" and self.step == self._at else Fault.NONE
-
-
 @pytest.mark.parametrize("fault", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.CRASH_LATE])
 def test_a_repair_that_is_killed_at_any_request_is_completed_by_the_next_or_done(fault: Fault) -> None:
-    counting = CrashAt(Fault.NONE, 0)
+    counting = CrashAt("repair")
     whole = lost(None)
     whole.broker.faults = counting
     repair(whole, kafka=SimulatedKafka(whole.broker, "repair"))
     assert counting.step > 10
     for step in range(1, counting.step + 1):
         scene = lost(None)
-        scene.broker.faults = CrashAt(fault, step)
+        scene.broker.faults = CrashAt("repair", fault, step)
         with pytest.raises(SimulatedCrash):
             repair(scene, kafka=SimulatedKafka(scene.broker, "repair"))
         scene.broker.timeline.wait(30.0, lambda: False)

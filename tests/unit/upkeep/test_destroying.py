@@ -13,7 +13,7 @@ from journal.topics.names import node_group, sources_group, worker_group, writer
 from journal.upkeep.control_repair import ControlRepairer
 from journal.upkeep.destroying import Destroyer
 from tests.simulation.broker import SimulatedBroker
-from tests.simulation.faults import Fault, Faults, SimulatedCrash
+from tests.simulation.faults import CrashAt, Fault, Faults, SimulatedCrash
 from tests.simulation.kafka import SimulatedKafka
 from tests.simulation.timeline import Timeline
 
@@ -22,18 +22,6 @@ LIMIT_S = 10.0
 OWN = {"j.wal", "j.table", "j.control", "j.agent.alerts"}
 OTHERS = {"j-2.wal", "other.control", "landed"}
 MEMBER = GroupMember("m", "worker one", "host-1", ())
-
-
-class CrashAt(Faults):
-    """The process "first" crashes at one of its requests."""
-
-    def __init__(self, fault: Fault = Fault.NONE, at: int = 0) -> None:
-        self.step = 0
-        self._fault, self._at = fault, at
-
-    def at(self, request: str, node: str) -> Fault:
-        self.step += node == "first"
-        return self._fault if node == "first" and self.step == self._at else Fault.NONE
 
 
 class Scene:
@@ -93,12 +81,12 @@ def test_a_destroyed_journal_leaves_nothing_and_touches_nothing_of_others() -> N
 
 @pytest.mark.parametrize("fault", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.CRASH_LATE])
 def test_a_kill_at_any_request_leaves_a_whole_journal_or_one_that_everybody_refuses(fault: Fault) -> None:
-    counting = CrashAt()
+    counting = CrashAt("first")
     Scene(counting).destroy("first")
     assert counting.step > 10
     refused = 0
     for step in range(1, counting.step + 1):
-        scene = Scene(CrashAt(fault, step))
+        scene = Scene(CrashAt("first", fault, step))
         with pytest.raises(SimulatedCrash):
             scene.destroy("first")
         scene.broker.timeline.wait(30.0, lambda: False)  # whatever is late has come
