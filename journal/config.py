@@ -104,7 +104,7 @@ class Settings(JournalSettings):
     """Whether `trim_every_ms` applies to a journal without an archive. What it deletes is then kept nowhere."""
 
     on_in_doubt: Literal["keep", "commit", "rollback"] = "keep"
-    """What the active node does with transactions in doubt when their coordinator does not come back. Only the
+    """The way in which the active node settles transactions in doubt whose coordinator does not come back. Only the
     coordinator knows the outcome, so any value but `keep` may contradict it; a coordinator that asks later is told what
     was done."""
 

@@ -102,7 +102,7 @@ class TopicError(OperatingError):
     """A topic is missing or not as the journal needs it. The message has the command that mends it."""
 
     faults: Sequence[Mapping[str, object]] = ()
-    """What is wrong with each topic of a journal, for JSON; empty where one text says all."""
+    """The faults of each topic of a journal, for JSON; empty where one text says all."""
 
 
 class NoJournalError(TopicError):

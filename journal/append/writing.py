@@ -1,4 +1,5 @@
-"""What appends need of a writer: its interface, and the result of an activation. The writer is `journal.wal.writer`."""
+"""The interface of a writer, and the result of an activation, as appends need them. The writer is
+`journal.wal.writer`."""
 
 from __future__ import annotations
 

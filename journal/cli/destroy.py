@@ -117,7 +117,7 @@ def _delete_local(directories: Sequence[Path]) -> None:
 
 
 def _remains(found: Destruction) -> list[str]:
-    """What is no part of the journal, or on other machines."""
+    """Names of things that stay: they are no part of the journal, or are on other machines."""
     rows = found.rows
     hosts = {node.status.host for node in rows.nodes.values()} - {socket.gethostname(), ""}
     return [

@@ -1,4 +1,4 @@
-"""What the engine knows of its base without reading it: the records that it wrote there itself. Pure.
+"""The records of the base that the engine knows without reading it, because it wrote them there itself. Pure.
 
 Most operations concern records that were added not long ago. For these, a read of the base (0.6 microseconds for a row
 that does not exist, 5 for one that does) would cost more than all other work on the operation.

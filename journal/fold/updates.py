@@ -202,7 +202,7 @@ class UpdateTable:
         return changes
 
     def in_base(self) -> tuple[list[int], dict[int, int], list[int]]:
-        """What the base will hold once it has the changes: the records with one update, the number of updates in one
+        """The content of the base once it has the changes: the records with one update, the number of updates in one
         row of those with a head, and the records with spilled updates."""
         spilled = [record_id for record_id, head in self.heads.items() if head.spilled]
         return list(self.lone), {record_id: len(head.elements) for record_id, head in self.heads.items()}, spilled

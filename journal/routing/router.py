@@ -37,7 +37,7 @@ _Plain = Callable[[int, bytes, Quick], OutgoingRecord | None]
 
 
 class RouteVerdict(NamedTuple):
-    """What one route decides about a message, for `routes test`."""
+    """The decision of one route about a message, for `routes test`."""
 
     route: str
     verdict: str
