@@ -15,6 +15,7 @@ from journal.cli.script import prepared_line, record_line
 from journal.load.loading import LoadCounts, LoadedUpdate
 from journal.v1.journal_pb2 import Mark, Operation, Skipped
 from journal.wire.keys import SKIPPED_PREFIX
+from journal.words import counted
 
 
 class _Printer:
@@ -55,7 +56,9 @@ def dump(
         print_note(line, style="yellow")
     if not as_json:
         print_note(
-            f"{counts.records} records, {counts.updates} updates, {counts.prepared} prepared transactions", style="dim"
+            f"{counted(counts.records, 'record')}, {counted(counts.updates, 'update')}, "
+            f"{counted(counts.prepared, 'prepared transaction')}",
+            style="dim",
         )
 
 

@@ -15,6 +15,7 @@ from journal.fold.rows import Base
 from journal.limits import VIRTUAL_SHARDS
 from journal.v1.journal_pb2 import Mark, Transaction
 from journal.wire.keys import STAGED_PREFIX, TRANSACTION_PREFIX, xa_shard_of
+from journal.words import counted
 
 
 class Numbers(NamedTuple):
@@ -32,8 +33,8 @@ class Numbers(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"{self.records} records, {self.updates} updates, {self.staged} staged operations and {self.prepared} "
-            "prepared parts"
+            f"{counted(self.records, 'record')}, {counted(self.updates, 'update')}, "
+            f"{counted(self.staged, 'staged operation')} and {counted(self.prepared, 'prepared part')}"
         )
 
 
@@ -50,11 +51,11 @@ class Counts:
     def require(self, base: Base, marks: Mapping[int, Mark]) -> None:
         """Raises CountError unless these numbers, and those of the transactions in `base`, are the ones that `marks`
         say. `marks` has all shards, or one if `base` has rows of one shard only."""
-        for shard, counted in self.numbers(base, marks).items():
+        for shard, found in self.numbers(base, marks).items():
             mark = marks[shard]
-            if counted != Numbers.of(mark):
+            if found != Numbers.of(mark):
                 raise CountError(
-                    f"shard {shard} has {counted}, and its mark at WAL offset {mark.offset} says {Numbers.of(mark)}"
+                    f"shard {shard} has {found}, and its mark at WAL offset {mark.offset} says {Numbers.of(mark)}"
                 )
 
     def numbers(self, base: Base, shards: Collection[int]) -> dict[int, Numbers]:

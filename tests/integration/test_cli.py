@@ -336,7 +336,7 @@ def test_verify_counts_it_as_a_difference_that_nobody_can_load_the_tables(cli: C
     assert found.returncode == 1
     counts = [shard["differences"]["counts"] for shard in json.loads(found.stdout)["shards"]]
     assert counts[0]["loaded state"] == 1
-    assert "found shard 0 has 1 records, 0 updates, 0 staged operations and 1 prepared parts" in cli("verify").stdout
+    assert "found shard 0 has 1 record, 0 updates, 0 staged operations and 1 prepared part" in cli("verify").stdout
 
 
 def left_by_worker(journal: Cli) -> subprocess.Popen[bytes]:

@@ -195,7 +195,7 @@ def test_a_table_with_other_rows_than_its_mark_says_is_scanned_again_with_growin
     with caplog.at_level(logging.INFO), standby.followed(FIT_LAG_MS, later_s=0.01):
         standby.answer()
         standby.wait(lambda now: "tried again in 0.04 s" in caplog.text)
-        assert "shard 0 has 1 records" in standby.wait(lambda now: "followed:" in now.why_not).why_not
+        assert "shard 0 has 1 record," in standby.wait(lambda now: "followed:" in now.why_not).why_not
         standby.take_back(1 << 10)
         standby.wait_until_fit()
 

@@ -276,7 +276,7 @@ def test_a_load_of_other_rows_than_the_marks_say_is_refused(
     assert table.following.warm
     store.write([ghost], {})
     with pytest.raises(
-        CountError, match=rf"shard 0 has .* its mark at WAL offset 1 says {MANY} records, {MANY} updates"
+        CountError, match=rf"shard 0 has .* its mark at WAL offset 1 says {MANY:,} records, {MANY:,} updates"
     ):
         table.loaded()
     table.following.restart()
@@ -294,7 +294,7 @@ def test_a_load_that_lacks_a_row_is_refused_and_a_copy_that_was_just_built_is_no
     table.checkpoint()
     table.follow()
     assert isinstance(table.following.failure, CountError)
-    assert f"shard 0 has {MANY} records, {MANY - 1} updates" in str(table.following.failure)
+    assert f"shard 0 has {MANY:,} records, {MANY - 1:,} updates" in str(table.following.failure)
     assert "`kafka-journal verify -j table` names where" in str(table.following.failure)
 
 
