@@ -70,7 +70,7 @@ class Lookup:
                 identity = self._identity
                 self._wal = WalReader(self._kafka, self._journal, identity.journal, identity.shards, self._clock)
             for _, frame in self._wal.frames(shard, first, last + 1, timeout_s):
-                for op in frame.operations:
+                for op in frame.operations():
                     if op.id == record_id and op.type == ADD:
                         return op.data
         return None

@@ -29,9 +29,9 @@ from journal.load.loading import (
     prepared_transactions,
 )
 from journal.table.replica import Replica
-from journal.v1.journal_pb2 import Mark, Updates
+from journal.v1.journal_pb2 import Mark
 from journal.wire.keys import RECORD_KEY_BYTES, RECORD_TAG, record_id_of, record_key, updates_key
-from journal.wire.rows import only_update
+from journal.wire.rows import updates_in
 
 log = logging.getLogger(__name__)
 
@@ -256,4 +256,4 @@ def _there(rows: _Rows) -> Iterable[tuple[bytes, bytes]]:
 
 
 def _has_spilled(head: bytes) -> bool:
-    return only_update(head) is None and Updates.FromString(head).spilled
+    return updates_in(head)[1]

@@ -1,36 +1,22 @@
 """Groups: a group is what one group commit writes. Each accepted operation is put into a frame of the open group.
 
-Hot path: the bytes before an operation's data are packed at once (`journal.wire.operations`), the data are kept as the
-caller's object, and sealing a frame joins all of them.
+Hot path: an operation is kept as a tuple, and sealing a frame makes its columns (`journal.wire.operations`).
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate
+from collections.abc import Iterator, Sequence
+from itertools import chain, repeat
 from typing import NamedTuple
 
 from journal.append.completion import Completion
 from journal.append.operations import NOTHING, Amount, AnyOperation, Append, DeletedRecords, NewRecords
 from journal.kafka.ports import Consumed, Sent
 from journal.limits import FRAME_OVERHEAD_BYTES, OPERATION_OVERHEAD_BYTES
-from journal.v1.journal_pb2 import ADD, DELETE, UPDATE, Frame, Operation, OperationType
+from journal.v1.journal_pb2 import ADD, COMMIT, DELETE, UPDATE, FrameColumns, OperationType
 from journal.wire.frames import FORMAT, MAGIC
 from journal.wire.ids import SHARD_MASK, shard_of
-from journal.wire.operations import (
-    ADD_STARTS,
-    DATA_LENGTHS,
-    KIND_FIELDS,
-    SHORT_DATA_BYTES,
-    delete_head,
-    delete_heads,
-    message_element,
-    operation_parts,
-    pack_add,
-    update_head,
-    update_heads,
-)
+from journal.wire.operations import FrameOperations, FurtherOperation
 
 
 class FrameOrigin(NamedTuple):
@@ -48,31 +34,21 @@ class FrameNumbers(NamedTuple):
     group: int
 
 
-_PAIR = 4
-"""The number of parts of two operations: for each the bytes before the data, and the data."""
+class _Frame:
+    """A frame that takes operations until its group is sealed."""
 
-
-def _no_frame(_: Sequence[bytes]) -> None:
-    raise AssertionError("a shard without room for an operation begins a frame first")
-
-
-class _Packed:
-    """A frame under construction; its operations are packed already."""
-
-    __slots__ = ("header", "parts")
+    __slots__ = ("header", "operations")
 
     def __init__(self) -> None:
-        self.header = Frame()
-        self.parts: list[bytes] = [b""]
-        """The parts of the frame: a place for the header, then two parts for each operation."""
-
-    @property
-    def count(self) -> int:
-        return (len(self.parts) - 1) // 2
+        self.header = FrameColumns()
+        self.operations = FrameOperations()
 
     def value(self) -> bytes:
-        self.parts[0] = self.header.SerializeToString()
-        return b"".join(self.parts)
+        return b"".join([self.header.SerializeToString(), *self.operations.columns()])
+
+
+_NONE = FrameOperations()
+"""Stands for the operations of a frame in a shard that has none: nothing has room there."""
 
 
 class Group:
@@ -82,7 +58,9 @@ class Group:
         "_add",
         "_frame_bytes_max",
         "_frames",
+        "_last",
         "_room",
+        "_room_behind_commit",
         "beside",
         "bytes",
         "completion",
@@ -110,12 +88,16 @@ class Group:
         group."""
         self.issued = 0
         self._frame_bytes_max = frame_bytes_max - FRAME_OVERHEAD_BYTES
-        self._frames: list[list[_Packed]] = [[] for _ in range(shards)]
+        self._frames: list[list[_Frame]] = [[] for _ in range(shards)]
         self._room = [0] * shards
-        self._add: list[Callable[[Sequence[bytes]], None]] = [_no_frame] * shards
-        """The method that adds parts to the last frame of each shard, because looking it up each time would take as
-        long again. All parts of an operation are added in one call: a signal's handler may raise between two calls, and
-        a frame with half an operation would be useless."""
+        """By shard, how many bytes its last frame takes yet. A frame with a COMMIT takes only operations of
+        transactions, because sealing would put any other before it."""
+        self._room_behind_commit = [0] * shards
+        self._last = [_NONE] * shards
+        """By shard, the operations of its last frame."""
+        self._add = [_NONE.adds.extend] * shards
+        """By shard, the method that appends adds to its last frame; looking it up each time would cost as much again.
+        """
 
     def __bool__(self) -> bool:
         return self.operations > 0
@@ -132,58 +114,63 @@ class Group:
     ) -> None:
         """Put in a plain add, update or delete."""
         size = len(data) + OPERATION_OVERHEAD_BYTES
-        if size > self._room[shard]:
-            self._begin_frame(shard)
-        self._room[shard] -= size
-        self._add[shard](operation_parts(type_, record_id, kind, data, replaceable, subject))
+        if type_ == ADD:
+            self.put_add(record_id, kind, data, size)
+            return
+        self._take_room(shard, size)
+        if type_ == UPDATE:
+            self._last[shard].updates.extend((record_id, kind, data, subject, replaceable))
+        elif type_ == DELETE:
+            self._last[shard].deletes[record_id] = None
+        else:
+            self._last[shard].others.append(
+                FurtherOperation(type_, record_id, kind, data, subject, replaceable, 0, 0, 0)
+            )
         self.operations += 1
         self.bytes += size
 
     def put_add(self, record_id: int, kind: int, data: bytes, size: int) -> None:
-        """Put in an add that takes `size` bytes. Hot path: for short data it takes a third less time than `put`."""
+        """Put in an add that takes `size` bytes. Hot path."""
         room = self._room
         shard = (record_id & SHARD_MASK) % len(room)
-        length = size - OPERATION_OVERHEAD_BYTES
-        if length >= SHORT_DATA_BYTES:
-            self.put(shard, ADD, record_id, kind, data)
-            return
         left = room[shard] - size
-        if left < 0:
+        if left < 0 or record_id in self._last[shard].deletes:
             self._begin_frame(shard)
             left = room[shard] - size
         room[shard] = left
-        head = pack_add(ADD_STARTS[length], record_id, KIND_FIELDS[kind], DATA_LENGTHS[length])
-        self._add[shard]((head, data))
+        self._add[shard]((record_id, kind, data))
         self.operations += 1
         self.bytes += size
 
     def put_add_with_update(
         self, shard: int, record_id: int, kind: int, data: bytes, update_kind: int, subject: int
     ) -> None:
-        """Put in an add, and an update without data. Hot path: for short data both are done in one step."""
-        length = len(data)
-        size = length + 2 * OPERATION_OVERHEAD_BYTES
-        if size > self._room[shard] or length >= SHORT_DATA_BYTES:
+        """Put in an add of a new record, and an update without data. Hot path."""
+        size = len(data) + 2 * OPERATION_OVERHEAD_BYTES
+        if size > self._frame_bytes_max:
             self.put(shard, ADD, record_id, kind, data)
             self.put(shard, UPDATE, record_id, update_kind, b"", False, subject)
             return
-        self._room[shard] -= size
-        head = pack_add(ADD_STARTS[length], record_id, KIND_FIELDS[kind], DATA_LENGTHS[length])
-        self._add[shard]((head, data, update_head(record_id, update_kind, subject), b""))
+        self._take_room(shard, size)
+        # a signal's handler may raise in between: an update without its add has no effect
+        self._last[shard].updates.extend((record_id, update_kind, b"", subject, False))
+        self._add[shard]((record_id, kind, data))
         self.operations += 2
         self.bytes += size
 
     def put_update_and_delete(self, shard: int, record_id: int, kind: int, data: bytes, subject: int) -> None:
-        """Put in an update, and the delete of its record. Hot path: if the update has no data, both are done in one
-        step."""
-        if data or self._room[shard] < 2 * OPERATION_OVERHEAD_BYTES:
+        """Put in an update, and the delete of its record. Hot path."""
+        size = len(data) + 2 * OPERATION_OVERHEAD_BYTES
+        if size > self._frame_bytes_max:
             self.put(shard, UPDATE, record_id, kind, data, False, subject)
             self.put(shard, DELETE, record_id, 0, b"")
             return
-        self._room[shard] -= 2 * OPERATION_OVERHEAD_BYTES
-        self._add[shard]((update_head(record_id, kind, subject), b"", delete_head(record_id), b""))
+        self._take_room(shard, size)
+        last = self._last[shard]
+        last.deletes[record_id] = None  # a signal's handler may raise behind it: nothing is left of a deleted record
+        last.updates.extend((record_id, kind, data, subject, False))
         self.operations += 2
-        self.bytes += 2 * OPERATION_OVERHEAD_BYTES
+        self.bytes += size
 
     def put_all(self, operations: Sequence[AnyOperation]) -> None:
         """`put` for operations that belong together, each in its record's shard."""
@@ -199,98 +186,75 @@ class Group:
     def put_new(
         self, shard: int, kind: int, ids: Sequence[int], data: Sequence[bytes], update_kind: int, subject: int
     ) -> None:
-        """Put in an add for each of these records, and an update without data. Hot path."""
-        lengths = [*map(len, data)]
-        if max(lengths) >= SHORT_DATA_BYTES:
-            for record_id, each in zip(ids, data, strict=True):
-                self.put(shard, ADD, record_id, kind, each)
-                self.put(shard, UPDATE, record_id, update_kind, b"", False, subject)
+        """Put in an add for each of these new records, and an update without data. Hot path."""
+        count = len(ids)
+        size = sum(map(len, data)) + 2 * count * OPERATION_OVERHEAD_BYTES
+        if size > self._room[shard]:
+            if count == 1:
+                self.put_add_with_update(shard, ids[0], kind, data[0], update_kind, subject)
+                return
+            half = count // 2
+            self.put_new(shard, kind, ids[:half], data[:half], update_kind, subject)
+            self.put_new(shard, kind, ids[half:], data[half:], update_kind, subject)
             return
-        kind_field = KIND_FIELDS[kind]
-        parts = [b""] * (_PAIR * len(ids))
-        parts[0::_PAIR] = [
-            pack_add(ADD_STARTS[length], record_id, kind_field, DATA_LENGTHS[length])
-            for record_id, length in zip(ids, lengths, strict=True)
-        ]
-        parts[1::_PAIR] = data
-        parts[2::_PAIR] = update_heads(ids, update_kind, b"", subject)
-        self._put_pairs(shard, parts, lengths)
+        last = self._last[shard]
+        updates = zip(ids, repeat(update_kind), repeat(b""), repeat(subject), repeat(False))
+        last.updates.extend(chain.from_iterable(updates))
+        last.adds.extend(chain.from_iterable(zip(ids, repeat(kind), data)))
+        self._count(shard, 2 * count, size)
 
     def put_deleted(self, shard: int, ids: Sequence[int], kind: int, data: bytes, subject: int) -> None:
         """Put in an update for each of these records, and the delete. Hot path."""
-        if len(data) >= SHORT_DATA_BYTES:
-            for record_id in ids:
-                self.put(shard, UPDATE, record_id, kind, data, False, subject)
-                self.put(shard, DELETE, record_id, 0, b"")
-            return
         count = len(ids)
-        parts = [b""] * (_PAIR * count)
-        parts[0::_PAIR] = update_heads(ids, kind, data, subject)
-        if data:
-            parts[1::_PAIR] = [data] * count
-        parts[2::_PAIR] = delete_heads(ids)
-        self._put_pairs(shard, parts, [len(data)] * count)
-
-    def _put_pairs(self, shard: int, parts: list[bytes], lengths: Sequence[int]) -> None:
-        """Put in pairs of operations, given as their parts. The first operation of each pair has data, whose length is
-        in `lengths`; the second has none. All pairs that fit into a frame are added in one call, so that an interrupt
-        leaves all of them or none."""
-        size = sum(lengths) + 2 * OPERATION_OVERHEAD_BYTES * len(lengths)
-        if lengths[0] + OPERATION_OVERHEAD_BYTES > self._room[shard]:
-            self._begin_frame(shard)
-        if size <= self._room[shard]:
-            self._put_parts(shard, parts, size)
+        size = count * (len(data) + 2 * OPERATION_OVERHEAD_BYTES)
+        if size > self._room[shard]:
+            if count == 1:
+                self.put_update_and_delete(shard, ids[0], kind, data, subject)
+                return
+            half = count // 2
+            self.put_deleted(shard, ids[:half], kind, data, subject)
+            self.put_deleted(shard, ids[half:], kind, data, subject)
             return
-        ends = [*accumulate([length + 2 * OPERATION_OVERHEAD_BYTES for length in lengths])]
-        begin, before = 0, 0
-        while begin < len(ends):
-            end = bisect_right(ends, before + self._room[shard], begin)
-            if end > begin:
-                self._put_parts(shard, parts[_PAIR * begin : _PAIR * end], ends[end - 1] - before)
-            else:  # the pair does not fit, so the frame ends before it or within it
-                middle, end = _PAIR * begin + 2, begin + 1
-                self._put_parts(shard, parts[middle - 2 : middle], lengths[begin] + OPERATION_OVERHEAD_BYTES)
-                self._put_parts(shard, parts[middle : middle + 2], OPERATION_OVERHEAD_BYTES)
-            begin, before = end, ends[end - 1]
+        last = self._last[shard]
+        last.deletes.update(dict.fromkeys(ids))
+        last.updates.extend(chain.from_iterable(zip(ids, repeat(kind), repeat(data), repeat(subject), repeat(False))))
+        self._count(shard, 2 * count, size)
 
-    def _put_parts(self, shard: int, parts: Sequence[bytes], size: int) -> None:
-        """Put operations, given as two parts each, into one frame."""
+    def _count(self, shard: int, operations: int, size: int) -> None:
+        self._room[shard] -= size
+        self.operations += operations
+        self.bytes += size
+
+    def _take_room(self, shard: int, size: int) -> None:
+        """Make sure that the shard's last frame takes this many bytes more; it may begin a frame for that."""
         if size > self._room[shard]:
             self._begin_frame(shard)
         self._room[shard] -= size
-        self._add[shard](parts)
-        self.operations += len(parts) // 2
-        self.bytes += size
 
     def _begin_frame(self, shard: int) -> None:
-        frame = _Packed()
+        frame = _Frame()
         self._frames[shard].append(frame)
-        self._add[shard] = frame.parts.extend
+        self._last[shard] = frame.operations
+        self._add[shard] = frame.operations.adds.extend
         self._room[shard] = self._frame_bytes_max
+        self._room_behind_commit[shard] = 0
 
     def put_append(self, op: Append) -> None:
         """Put in any operation."""
+        shard, size = op.shard, op.size
         if not op.tx:
-            self.put(op.shard, op.type, op.id, op.kind, op.data, op.replaceable, op.subject)
+            self.put(shard, op.type, op.id, op.kind, op.data, op.replaceable, op.subject)
             return
-        size = op.size
-        if size > self._room[op.shard]:
-            self._begin_frame(op.shard)
-        self._room[op.shard] -= size
-        element = message_element(
-            Operation(
-                type=op.type,
-                id=op.id,
-                kind=op.kind,
-                data=op.data,
-                replaceable=op.replaceable,
-                subject=op.subject,
-                tx=op.tx,
-                covers=op.covers,
-                shards=op.shards,
-            )
+        room = self._room_behind_commit if self._room_behind_commit[shard] else self._room
+        if size > room[shard]:
+            self._begin_frame(shard)
+            room = self._room
+        room[shard] -= size
+        if op.type == COMMIT and room is self._room:
+            self._room_behind_commit[shard], room[shard] = room[shard], 0
+        self._last[shard].others.append(
+            FurtherOperation(op.type, op.id, op.kind, op.data, op.subject, op.replaceable, op.tx, op.covers, op.shards)
         )
-        self._add[op.shard]((element, b""))
         self.operations += 1
         self.bytes += size
 
@@ -318,7 +282,7 @@ class Group:
         group = last.group + 1
         for shard, frames in enumerate(self._frames):
             for frame in frames:
-                frame.header = Frame(
+                frame.header = FrameColumns(
                     magic=MAGIC,
                     format=FORMAT,
                     journal=origin.journal,
@@ -328,7 +292,7 @@ class Group:
                     previous=numbers[shard],
                     number=numbers[shard] + 1,
                     issued=self.issued,
-                    count=frame.count,
+                    count=len(frame.operations),
                     last=frame is frames[-1],
                 )
                 numbers[shard] += 1

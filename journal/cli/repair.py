@@ -33,7 +33,8 @@ from journal.topics.control_rows import ControlRows
 from journal.topics.marks import MarkReader
 from journal.topics.names import table_topic, wal_topic
 from journal.upkeep.stops import Stop, look_ahead
-from journal.v1.journal_pb2 import Frame, Identity, Mark, SkipRequest
+from journal.v1.journal_pb2 import Identity, Mark, SkipRequest
+from journal.wire.frames import Frame
 from journal.words import called
 
 app = typer.Typer(no_args_is_help=True, help="Mend a journal by hand: skip, control, table.")

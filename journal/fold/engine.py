@@ -6,19 +6,16 @@ the mark. The fold is total: an operation that its state does not allow changes 
 `mark.rejected`. docs/FORMAT.md gives, for every operation, its precondition, its effect, and what counts as having
 happened.
 
-Hot path: most frames come sorted, as runs of operations of the same kind, and the fold handles each run with one call.
-The bytes of most rows are laid out before that (`journal.fold.plain_frames`).
+Hot path: the fold handles neighbouring operations of one type with one call.
 """
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterator
 
 from journal.errors import FrameError, GapError
 from journal.fold.records import RecordTable
 from journal.fold.rows import Added, Base, Change, Happened
-from journal.fold.sorted_frame import SortedFrame
 from journal.fold.staged import PartTable, StagedPart
 from journal.fold.updates import RECENT_BYTES_MAX
 from journal.limits import ID_MAX, OPERATION_OVERHEAD_BYTES
@@ -29,14 +26,14 @@ from journal.v1.journal_pb2 import (
     PREPARE,
     ROLLBACK,
     UPDATE,
-    Frame,
     Mark,
     Operation,
     Skipped,
 )
-from journal.wire.frames import nonce_of
+from journal.wire.frames import Frame, Run
 from journal.wire.keys import mark_key, skipped_key
-from journal.wire.rows import mark_name
+from journal.wire.operations import IN_TRANSACTION
+from journal.wire.rows import mark_name, record_rows, update_rows
 
 
 class Fold:
@@ -87,12 +84,12 @@ class Fold:
         then."""
         return self._boundary
 
-    def apply(self, offset: int, timestamp: int, frame: Frame | SortedFrame) -> bool:
+    def apply(self, offset: int, timestamp: int, frame: Frame) -> bool:
         """Apply the frame at a WAL offset. Returns False if the mark already covers it.
 
-        `frame` comes from `decode_frame`, or, where nothing is told, from `sort_frame` for this offset; `timestamp` is
-        the WAL record's. Raises GapError for a frame that does not follow the mark's last one, and FrameError for an
-        epoch that begins without a marker; then nothing of the frame was applied.
+        `frame` comes from `decode_frame`, and `timestamp` is the WAL record's. Raises GapError for a frame that does
+        not follow the mark's last one, and FrameError for an epoch that begins without a marker; then nothing of the
+        frame was applied.
         """
         mark = self.mark
         if offset <= mark.offset:
@@ -103,14 +100,12 @@ class Fold:
             return True
         if frame.previous != mark.number:
             raise GapError(f"frame {frame.number} follows frame {frame.previous}, and frame {mark.number} was the last")
-        nonce = frame.nonce if isinstance(frame, SortedFrame) else nonce_of(frame)
+        nonce = frame.nonce
         if (nonce != b"") != (frame.epoch > mark.epoch):
             what = "a second marker" if nonce else "a frame without a marker before it"
             raise FrameError(f"{what} in epoch {frame.epoch}, after epoch {mark.epoch}")
         if nonce:
             self._begin_epoch(frame.epoch, frame.node, nonce)
-        elif isinstance(frame, SortedFrame):
-            self._apply_runs(offset, timestamp, frame)
         else:
             self._apply_operations(offset, timestamp, frame)
         mark.offset, mark.timestamp, mark.number, mark.group = offset, timestamp, frame.number, frame.group
@@ -148,54 +143,45 @@ class Fold:
         mark.dropped += dropped
 
     def _apply_operations(self, offset: int, timestamp: int, frame: Frame) -> None:
-        table, told, told_kinds, tell_added = self._records, self._told, self._told_kinds, self._told_added.append
-        applied = records = 0
-        for index, op in enumerate(frame.operations):
-            if op.tx:
-                applied += self._apply_transactional(op, frame.epoch, offset, index, timestamp)
-                continue
-            kind = op.type
-            if kind == ADD:
-                if not table.add(op, offset, index, 0):
-                    continue
-                records += 1
-                if told_kinds and (record_kind := op.kind) in told_kinds:
-                    tell_added((op.id, record_kind, op.data, offset))
-            elif kind == UPDATE:
-                if not table.update(op, offset, index, 0):
-                    continue
+        applied = 0
+        for run in frame.runs():
+            if run.rank == IN_TRANSACTION:
+                for index in range(run.begin, run.end):
+                    applied += self._apply_transactional(frame.operation(index), frame.epoch, offset, index, timestamp)
             else:
-                if not table.delete_each((op.id,)):
-                    continue
-                records -= 1
-            applied += 1
-            if told is not None:
-                told.append((op, offset, index, 0))
+                applied += self._apply_run(offset, frame, run)
         self.mark.applied += applied
         self.mark.rejected += frame.count - applied
-        self.mark.records += records
 
-    def _apply_runs(self, offset: int, timestamp: int, frame: SortedFrame) -> None:
-        if self._told is not None or self._told_kinds:
-            raise AssertionError("a fold that tells operations takes no sorted frames")
-        table = self._records
-        applied = records = 0
-        for run in frame.runs:
-            added, added_rows, updated, updated_rows, deleted, others = run
-            came = table.add_run(array("q", added), added_rows) if added else 0
-            changed = table.keep_updates(array("q", updated), updated_rows) if updated else 0
-            went = table.delete_each(array("q", deleted)) if deleted else 0
-            applied += came + changed + went
-            records += came - went
-            for index, raw in others:
-                op = Operation.FromString(raw)
-                if op.tx:
-                    applied += self._apply_transactional(op, frame.epoch, offset, index, timestamp)
-                else:
-                    applied += table.update(op, offset, index, 0)
-        self.mark.applied += applied
-        self.mark.rejected += frame.operations - applied
-        self.mark.records += records
+    def _apply_run(self, offset: int, frame: Frame, run: Run) -> int:
+        """Apply neighbouring operations of one type; returns how many were allowed."""
+        if self._told is None and not (run.rank == ADD and self._told_kinds):
+            return self._apply_each(offset, frame, run)
+        applied = 0
+        for index in range(run.begin, run.end):
+            if not self._apply_each(offset, frame, Run(run.rank, index, index + 1)):
+                continue
+            applied += 1
+            if self._told is not None:
+                self._told.append((frame.operation(index), offset, index, 0))
+            if run.rank == ADD and frame.kinds[index] in self._told_kinds:
+                self._told_added.append((frame.ids[index], frame.kinds[index], frame.data[index], offset))
+        return applied
+
+    def _apply_each(self, offset: int, frame: Frame, run: Run) -> int:
+        table, (rank, begin, end) = self._records, run
+        ids = frame.ids[begin:end]
+        if rank == ADD:
+            came = table.add_run(ids, record_rows(frame, begin, end, offset))
+            self.mark.records += came
+            return came
+        if rank == UPDATE:
+            if not any(frame.replaceable[begin:end]):
+                return table.keep_updates(ids, update_rows(frame, begin, end, offset))
+            return sum(table.update(frame.operation(index), offset, index, 0) for index in range(begin, end))
+        went = table.delete_each(ids)
+        self.mark.records -= went
+        return went
 
     # ---- transactions ------------------------------------------------------------------------------------------
 

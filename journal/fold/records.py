@@ -7,8 +7,7 @@ read.
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import repeat
 
 from journal.fold.known_records import Presence
@@ -16,7 +15,7 @@ from journal.fold.rows import Base, Change
 from journal.fold.updates import UpdateTable
 from journal.v1.journal_pb2 import Mark, Operation
 from journal.wire.keys import record_key
-from journal.wire.rows import position_bytes
+from journal.wire.rows import row_of
 
 
 class RecordTable:
@@ -39,7 +38,7 @@ class RecordTable:
         """The highest record id in the base and among the added records."""
         self._updates = UpdateTable(base, updates_row_bytes_max, recent_bytes_max)
 
-    def add_run(self, ids: array[int], rows: list[bytes]) -> int:
+    def add_run(self, ids: Sequence[int], rows: Sequence[bytes]) -> int:
         """Add the records that do not exist; returns their number. Mostly all are new, because ids increase."""
         added = self._added
         if min(ids) > self._top:
@@ -67,13 +66,13 @@ class RecordTable:
             self._top = record_id
         elif record_id in self._added or self._in_base(record_id):
             return False
-        self._added[record_id] = op.SerializeToString() + position_bytes(offset, index, ordinal)
+        self._added[record_id] = row_of(op, offset, index, ordinal)
         return True
 
     def update(self, op: Operation, offset: int, index: int, ordinal: int) -> bool:
         """Keep an update; returns False if its record does not exist."""
-        value = op.SerializeToString() + position_bytes(offset, index, ordinal)
-        return self.keep_updates((op.id,), (value,), (op.kind, op.subject) if op.replaceable else None) > 0
+        row = row_of(op, offset, index, ordinal)
+        return self.keep_updates((op.id,), (row,), (op.kind, op.subject) if op.replaceable else None) > 0
 
     def keep_updates(self, ids: Iterable[int], rows: Iterable[bytes], replaced: tuple[int, int] | None = None) -> int:
         """Keep the updates of records that exist; returns their number. `replaced` is kind and subject of a replaceable

@@ -8,27 +8,13 @@ is never rewritten as a whole, and a replaceable update of a spilled record is o
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING
 
-from journal.v1.journal_pb2 import Update, Updates
 from journal.wire.keys import record_key, spilled_key, spilled_replaceable_key, updates_key, updates_keys
-from journal.wire.operations import varint
-from journal.wire.rows import position_of
+from journal.wire.rows import position_of, rows_of_one_update, update_of, updates_in, updates_row
 
 if TYPE_CHECKING:
     from journal.fold.rows import Base, Change
-
-_ROW_ID_TAG = 1 << 3 | 1
-_pack_row_id = struct.Struct("<Bq").pack
-_ELEMENT_TAG = b"\x12"
-_ELEMENT_HEADS_END = 1024
-_ELEMENT_HEADS = tuple(_ELEMENT_TAG + varint(size) for size in range(_ELEMENT_HEADS_END))
-_SPILLED_FLAG = b"\x18\x01"
-_ROW_ID_BYTES = 9
-_SPLIT_BYTES_MAX = 1 << 14
-"""The longest row that is cut apart without parsing its message. A longer row may have an element whose length takes
-three bytes."""
 
 RECENT_BYTES_MAX = 16 * 1024 * 1024
 """Default bound on the rows that one shard's fold remembers."""
@@ -44,7 +30,7 @@ class Head:
         self.elements: list[bytes] = []
         self.spilled = False
         if row is not None:
-            self.elements, self.spilled = _split(row)
+            self.elements, self.spilled = updates_in(row)
         self.size = sum(map(len, self.elements))
 
     def add(self, element: bytes) -> None:
@@ -54,47 +40,15 @@ class Head:
     def remove(self, kind: int, subject: int) -> bool:
         """Take out the replaceable update of this kind and subject; returns whether it was there."""
         for place, element in enumerate(self.elements):
-            update = Update.FromString(element)
-            if update.replaceable and update.kind == kind and update.subject == subject:
+            found = update_of(element)
+            if (found.kind, found.replaceable, found.subject) == (kind, True, subject):
                 del self.elements[place]
                 self.size -= len(element)
                 return True
         return False
 
     def row(self, record_id: int) -> bytes:
-        row = b"".join([_row_of(record_id), *map(_element, self.elements)])
-        return row + _SPILLED_FLAG if self.spilled else row
-
-
-def _split(row: bytes) -> tuple[list[bytes], bool]:
-    """The elements of an Updates row, and whether the record has spilled updates.
-
-    Hot path: it cuts the row as `Head.row` wrote it, and leaves any other layout to the message.
-    """
-    elements: list[bytes] = []
-    at, end = _ROW_ID_BYTES, len(row)
-    while at + 2 < end and row[at] == _ELEMENT_TAG[0]:
-        size = row[at + 1]
-        start = at + 2
-        if size > 0x7F:
-            size = size & 0x7F | row[at + 2] << 7
-            start += 1
-        at = start + size
-        elements.append(row[start:at])
-    rest = row[at:]
-    if row[0] == _ROW_ID_TAG and at <= end and rest in (b"", _SPILLED_FLAG) and end <= _SPLIT_BYTES_MAX:
-        return elements, bool(rest)
-    message = Updates.FromString(row)
-    return [update.SerializeToString() for update in message.updates], message.spilled
-
-
-def _row_of(record_id: int) -> bytes:
-    return _pack_row_id(_ROW_ID_TAG, record_id)
-
-
-def _element(element: bytes) -> bytes:
-    size = len(element)
-    return (_ELEMENT_HEADS[size] if size < _ELEMENT_HEADS_END else _ELEMENT_TAG + varint(size)) + element
+        return updates_row(record_id, self.elements, self.spilled)
 
 
 class UpdateTable:
@@ -177,23 +131,19 @@ class UpdateTable:
 
     def _rows_in_base(self, record_id: int, row: bytes) -> tuple[int, set[bytes]]:
         """The number of updates in the record's row, and the keys of its spilled ones."""
-        updates = Updates.FromString(row)
-        if not updates.spilled:
-            return len(updates.updates), set()
+        updates, spilled = updates_in(row)
+        if not spilled:
+            return len(updates), set()
         prefix = record_key(record_id)
-        return len(updates.updates), {key for key, _ in self._base.scan(prefix) if len(key) > len(prefix) + 1}
+        return len(updates), {key for key, _ in self._base.scan(prefix) if len(key) > len(prefix) + 1}
 
     def changes(self) -> list[Change]:
         """The net changes of rows. For a record that was deleted and added again, the new row replaces the
         tombstone."""
         lone = self.lone
         ids = sorted(lone)
-        puts = self._puts = {
-            key: _pack_row_id(_ROW_ID_TAG, record_id) + _ELEMENT_HEADS[len(element)] + element
-            if len(element) < _ELEMENT_HEADS_END
-            else _row_of(record_id) + _element(element)
-            for key, record_id, element in zip(updates_keys(ids), ids, map(lone.__getitem__, ids), strict=True)
-        }
+        rows = rows_of_one_update(ids, [*map(lone.__getitem__, ids)])
+        puts = self._puts = dict(zip(updates_keys(ids), rows, strict=True))
         for record_id, head in sorted(self.heads.items()):
             puts[updates_key(record_id)] = head.row(record_id)
             puts.update(self._spilled.get(record_id, {}))

@@ -8,30 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
-
-from google.protobuf.message import DecodeError
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from journal.errors import RowError
 from journal.fold.rows import Base
 from journal.load.counts import Counts, Numbers
-from journal.v1.journal_pb2 import Mark, Operation, Position, Record, Transaction, Update, Updates
+from journal.v1.journal_pb2 import Mark, Operation, Transaction
 from journal.wire.ids import SHARD_MASK
 from journal.wire.keys import RECORD_KEY_BYTES, RECORD_TAG, SKIPPED_PREFIX, TRANSACTION_PREFIX, staged_prefix
-from journal.wire.rows import only_update, plain_record, unstaged_row
-
-
-class LoadedUpdate(NamedTuple):
-    """An update of a loaded record; `position` is (offset, index, ordinal) of its last write."""
-
-    kind: int
-    data: bytes
-    replaceable: bool
-    subject: int
-    position: tuple[int, int, int]
-
-
-_new = tuple.__new__  # it costs half the time of the NamedTuple's own constructor
+from journal.wire.rows import LoadedUpdate as LoadedUpdate
+from journal.wire.rows import record_of, unstaged_row, update_of, updates_of
 
 _NO_KEY = b"\xff"
 """A prefix that no key has."""
@@ -143,7 +129,7 @@ def counted(base: Base, shard: int) -> Numbers:
 
 def load_records(base: Base, loader: Loader) -> Counts:
     """Tell `loader` all records of `base`; returns the numbers of records and of updates."""
-    tell, parse, parse_update, row_of_record = loader.record, plain_record, only_update, RECORD_KEY_BYTES
+    tell, parse, row_of_record = loader.record, record_of, RECORD_KEY_BYTES
     counts = Counts()
     records, update_counts, mask = counts.records, counts.updates, SHARD_MASK
     record_id = kind = place = 0
@@ -157,18 +143,14 @@ def load_records(base: Base, loader: Loader) -> Counts:
                 updates = []
             elif record_id:
                 tell(record_id, kind, data, (), position)
-            record_id, kind, data, position = parse(value) or _record(value)
+            record_id, kind, data, position = parse(value)
             key_of_record = key
             place = record_id & mask
             records[place] += 1
             continue
         if not key.startswith(key_of_record):
             raise RowError(f"row {key.hex()} holds updates of a record that is not there")
-        update = parse_update(value)
-        if update is None:
-            _take_updates(key, value, updates)
-        else:
-            updates.append(_new(LoadedUpdate, (update[0], update[1], False, 0, update[2])))
+        updates += _updates_in(key, value)
     if record_id:
         update_counts[place] += _in_order(updates)
         tell(record_id, kind, data, updates, position)
@@ -187,55 +169,19 @@ def one_record(
 ) -> tuple[int, int, bytes, Sequence[LoadedUpdate], tuple[int, int, int]]:
     """The arguments of `Loader.record` for one record, made from its row and the rows of its updates (key and value, in
     any order)."""
-    record_id, kind, data, position = plain_record(row) or _record(row)
-    updates: list[LoadedUpdate] = []
-    for key, value in update_rows:
-        update = only_update(value)
-        if update is None:
-            _take_updates(key, value, updates)
-        else:
-            kind_of_it, data_of_it, position_of_it = update
-            updates.append(_new(LoadedUpdate, (kind_of_it, data_of_it, False, 0, position_of_it)))
+    record_id, kind, data, position = record_of(row)
+    updates = [update for key, value in update_rows for update in _updates_in(key, value)]
     updates.sort(key=_position_of)
     return record_id, kind, data, updates, position
 
 
-_Record = tuple[int, int, bytes, tuple[int, int, int]]
-
-
-def _record(value: bytes) -> _Record:
-    record = _parsed(Record, value)
-    return record.id, record.kind, record.data, _position(record.position)
-
-
-def _take_updates(key: bytes, value: bytes, updates: list[LoadedUpdate]) -> None:
-    if len(key) > RECORD_KEY_BYTES + 1:
-        updates.append(_loaded(_parsed(Update, value)))
-    else:
-        updates.extend([_loaded(update) for update in _parsed(Updates, value).updates])
-
-
-_Row = TypeVar("_Row", Record, Update, Updates)
-
-
-def _parsed(message: type[_Row], value: bytes) -> _Row:
-    try:
-        return message.FromString(value)
-    except DecodeError as error:
-        raise RowError(f"a row does not parse: {error}") from None
-
-
-def _loaded(update: Update) -> LoadedUpdate:
-    fields = (update.kind, update.data, update.replaceable, update.subject, _position(update.position))
-    return _new(LoadedUpdate, fields)
+def _updates_in(key: bytes, value: bytes) -> list[LoadedUpdate]:
+    """The updates in a row of a record's updates, or the one in a row of its own."""
+    return updates_of(value) if len(key) == RECORD_KEY_BYTES + 1 else [update_of(value)]
 
 
 def _position_of(update: LoadedUpdate) -> tuple[int, int, int]:
     return update.position
-
-
-def _position(at: Position) -> tuple[int, int, int]:
-    return at.offset, at.index, at.ordinal
 
 
 def prepared_transactions(base: Base) -> Iterator[tuple[int, bytes, list[Operation], list[LoadedPart]]]:

@@ -23,7 +23,7 @@ from journal.topics.control_rows import ControlRows
 from journal.topics.marks import MarkReader
 from journal.topics.names import control_topic, table_topic, wal_topic, writer_id
 from journal.topics.required_topics import topic_configs
-from journal.v1.journal_pb2 import Epoch, FrameHead, Identity, Mark, Released
+from journal.v1.journal_pb2 import Epoch, FrameColumns, Identity, Mark, Released
 from journal.wal.reading import read_tails
 from journal.wire.frames import FORMAT, MAGIC
 from journal.words import called
@@ -207,7 +207,7 @@ def _agreed(repair: ControlRepair) -> tuple[object, ...]:
 
 def _uuid_in(raw: bytes | None) -> bytes:
     try:
-        head = FrameHead.FromString(raw or b"")
+        head = FrameColumns.FromString(raw or b"")
     except DecodeError:
         return b""
     return head.journal if head.magic == MAGIC and head.format == FORMAT else b""

@@ -15,8 +15,8 @@ from journal.kafka.ports import Kafka, LogRecord
 from journal.process.clocks import Clock
 from journal.topics.marks import records_between
 from journal.topics.names import wal_topic
-from journal.v1.journal_pb2 import Frame, Identity, Mark, Skipped
-from journal.wire.frames import decode_frame
+from journal.v1.journal_pb2 import Identity, Mark, Skipped
+from journal.wire.frames import Frame, decode_frame
 
 
 class Stop(NamedTuple):

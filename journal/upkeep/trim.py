@@ -35,7 +35,7 @@ from journal.topics.control_rows import ControlRows
 from journal.topics.marks import FoundMark
 from journal.topics.names import wal_topic
 from journal.upkeep.shard_reading import ShardReading
-from journal.v1.journal_pb2 import MARKER, Archive, Frame, Mark, Passed, Transaction, Trim
+from journal.v1.journal_pb2 import Archive, Mark, Passed, Transaction, Trim
 from journal.verify import verify_shard
 from journal.verify.base import base_of, note_transactions, state_digest
 from journal.verify.differences import Differences
@@ -43,6 +43,7 @@ from journal.verify.report import ShardReport
 from journal.verify.state import VerifiedShard
 from journal.verify.table_state import read_table
 from journal.wal.reading import WalReader
+from journal.wire.frames import Frame
 from journal.words import called
 
 _NO_FAULT_OF_THE_TABLES = frozenset({"skipped", "rejected"})
@@ -275,14 +276,14 @@ def _markers(wal: WalReader, mark: Mark, start: int, end: int, timeout_s: float)
     misled = found is None
     while found is not None and not misled:
         place, frame = found
-        if _is_marker(frame):
+        if frame.nonce:
             markers.append((place, Passed(epoch=frame.epoch, number=frame.number)))
-        misled = epoch > 0 and not (_is_marker(frame) and frame.epoch == epoch + 1)
+        misled = epoch > 0 and not (frame.nonce and frame.epoch == epoch + 1)
         epoch = frame.epoch
         found = _first_newer(wal, shard, epoch, place + 1, behind, timeout_s)
     if misled or epoch != mark.epoch:  # frames of older epochs can mislead the bisection
         read = wal.frames(shard, start, end, timeout_s)
-        return [Passed(epoch=each.epoch, number=each.number) for _, each in read if _is_marker(each)]
+        return [Passed(epoch=each.epoch, number=each.number) for _, each in read if each.nonce]
     return [passed for place, passed in markers if place < end]
 
 
@@ -308,7 +309,3 @@ def _first_frame(wal: WalReader, shard: int, start: int, end: int, timeout_s: fl
     for record, frame in wal.frames(shard, start, end, timeout_s):
         return record.offset, frame
     return None
-
-
-def _is_marker(frame: Frame) -> bool:
-    return len(frame.operations) == 1 and frame.operations[0].type == MARKER

@@ -63,6 +63,10 @@ Global___OperationType: _TypeAlias = OperationType  # noqa: Y015
 
 @_typing.final
 class Operation(_message.Message):
+    """One operation of a frame. A frame has its operations in columns; this message is what a reader makes of them, and its
+    first seven fields are those of the rows below.
+    """
+
     DESCRIPTOR: _descriptor.Descriptor
 
     TYPE_FIELD_NUMBER: _builtins.int
@@ -116,6 +120,9 @@ Global___Operation: _TypeAlias = Operation  # noqa: Y015
 class Frame(_message.Message):
     """The value of one WAL record: operations of one group that belong to one shard. A frame without operations is a
     heartbeat or a READY.
+
+    The operations are columns: a value of each operation, in their order. The columns `types`, `ids`, `kinds` and
+    `lengths` have `count` values; each of the others has as many, or is absent where all its values are 0.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -131,7 +138,16 @@ class Frame(_message.Message):
     LAST_FIELD_NUMBER: _builtins.int
     ISSUED_FIELD_NUMBER: _builtins.int
     COUNT_FIELD_NUMBER: _builtins.int
-    OPERATIONS_FIELD_NUMBER: _builtins.int
+    TYPES_FIELD_NUMBER: _builtins.int
+    IDS_FIELD_NUMBER: _builtins.int
+    KINDS_FIELD_NUMBER: _builtins.int
+    LENGTHS_FIELD_NUMBER: _builtins.int
+    SUBJECTS_FIELD_NUMBER: _builtins.int
+    REPLACEABLE_FIELD_NUMBER: _builtins.int
+    TXS_FIELD_NUMBER: _builtins.int
+    COVERS_FIELD_NUMBER: _builtins.int
+    SHARDS_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
     magic: _builtins.int
     """0x314C4A4B, "KJL1" on the wire: the first five bytes of every frame are 0D 4B 4A 4C 31"""
     format: _builtins.int
@@ -153,9 +169,29 @@ class Frame(_message.Message):
     issued: _builtins.int
     """the highest id sequence that the journal had issued when the group was packed"""
     count: _builtins.int
-    """how many operations follow"""
+    """how many operations it has"""
+    types: _builtins.bytes
+    """an OperationType in one byte each"""
+    kinds: _builtins.bytes
+    """one byte each"""
+    replaceable: _builtins.bytes
+    """0 or 1 in one byte each"""
+    data: _builtins.bytes
+    """the data of all operations, one behind the other"""
     @_builtins.property
-    def operations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Operation]: ...
+    def ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def lengths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """of each operation's data, in bytes"""
+
+    @_builtins.property
+    def subjects(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def txs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def covers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def shards(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     def __init__(
         self,
         *,
@@ -170,19 +206,28 @@ class Frame(_message.Message):
         last: _builtins.bool = ...,
         issued: _builtins.int = ...,
         count: _builtins.int = ...,
-        operations: _abc.Iterable[Global___Operation] | None = ...,
+        types: _builtins.bytes = ...,
+        ids: _abc.Iterable[_builtins.int] | None = ...,
+        kinds: _builtins.bytes = ...,
+        lengths: _abc.Iterable[_builtins.int] | None = ...,
+        subjects: _abc.Iterable[_builtins.int] | None = ...,
+        replaceable: _builtins.bytes = ...,
+        txs: _abc.Iterable[_builtins.int] | None = ...,
+        covers: _abc.Iterable[_builtins.int] | None = ...,
+        shards: _abc.Iterable[_builtins.int] | None = ...,
+        data: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "epoch", b"epoch", "format", b"format", "group", b"group", "issued", b"issued", "journal", b"journal", "last", b"last", "magic", b"magic", "node", b"node", "number", b"number", "operations", b"operations", "previous", b"previous"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "covers", b"covers", "data", b"data", "epoch", b"epoch", "format", b"format", "group", b"group", "ids", b"ids", "issued", b"issued", "journal", b"journal", "kinds", b"kinds", "last", b"last", "lengths", b"lengths", "magic", b"magic", "node", b"node", "number", b"number", "previous", b"previous", "replaceable", b"replaceable", "shards", b"shards", "subjects", b"subjects", "txs", b"txs", "types", b"types"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Frame: _TypeAlias = Frame  # noqa: Y015
 
 @_typing.final
-class FrameHead(_message.Message):
-    """What a Frame says before its operations: the same bytes, for readers that need no operations."""
+class FrameColumns(_message.Message):
+    """The same bytes as a Frame's, for readers that take a column as it is: numbers of eight or four bytes, little-endian."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -197,6 +242,17 @@ class FrameHead(_message.Message):
     LAST_FIELD_NUMBER: _builtins.int
     ISSUED_FIELD_NUMBER: _builtins.int
     COUNT_FIELD_NUMBER: _builtins.int
+    FORMER_FIELD_NUMBER: _builtins.int
+    TYPES_FIELD_NUMBER: _builtins.int
+    IDS_FIELD_NUMBER: _builtins.int
+    KINDS_FIELD_NUMBER: _builtins.int
+    LENGTHS_FIELD_NUMBER: _builtins.int
+    SUBJECTS_FIELD_NUMBER: _builtins.int
+    REPLACEABLE_FIELD_NUMBER: _builtins.int
+    TXS_FIELD_NUMBER: _builtins.int
+    COVERS_FIELD_NUMBER: _builtins.int
+    SHARDS_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
     magic: _builtins.int
     format: _builtins.int
     journal: _builtins.bytes
@@ -208,6 +264,17 @@ class FrameHead(_message.Message):
     last: _builtins.bool
     issued: _builtins.int
     count: _builtins.int
+    former: _builtins.bytes
+    types: _builtins.bytes
+    ids: _builtins.bytes
+    kinds: _builtins.bytes
+    lengths: _builtins.bytes
+    subjects: _builtins.bytes
+    replaceable: _builtins.bytes
+    txs: _builtins.bytes
+    covers: _builtins.bytes
+    shards: _builtins.bytes
+    data: _builtins.bytes
     def __init__(
         self,
         *,
@@ -222,14 +289,25 @@ class FrameHead(_message.Message):
         last: _builtins.bool = ...,
         issued: _builtins.int = ...,
         count: _builtins.int = ...,
+        former: _builtins.bytes = ...,
+        types: _builtins.bytes = ...,
+        ids: _builtins.bytes = ...,
+        kinds: _builtins.bytes = ...,
+        lengths: _builtins.bytes = ...,
+        subjects: _builtins.bytes = ...,
+        replaceable: _builtins.bytes = ...,
+        txs: _builtins.bytes = ...,
+        covers: _builtins.bytes = ...,
+        shards: _builtins.bytes = ...,
+        data: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "epoch", b"epoch", "format", b"format", "group", b"group", "issued", b"issued", "journal", b"journal", "last", b"last", "magic", b"magic", "node", b"node", "number", b"number", "previous", b"previous"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "covers", b"covers", "data", b"data", "epoch", b"epoch", "format", b"format", "former", b"former", "group", b"group", "ids", b"ids", "issued", b"issued", "journal", b"journal", "kinds", b"kinds", "last", b"last", "lengths", b"lengths", "magic", b"magic", "node", b"node", "number", b"number", "previous", b"previous", "replaceable", b"replaceable", "shards", b"shards", "subjects", b"subjects", "txs", b"txs", "types", b"types"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___FrameHead: _TypeAlias = FrameHead  # noqa: Y015
+Global___FrameColumns: _TypeAlias = FrameColumns  # noqa: Y015
 
 @_typing.final
 class Position(_message.Message):

@@ -147,10 +147,10 @@ class BasedFold(ShardFold):
 
     def _stage_again(self, offset: int, value: bytes | None) -> None:
         try:
-            frame = parse_frame(value, self._place[2], *self._place[:2])
+            frame, operations = parse_frame(value, self._place[2], *self._place[:2])
         except NotAFrame:
             return
-        for index, operation in enumerate(frame.operations):
+        for index, operation in enumerate(operations):
             epoch, count = self._staged_due.get(operation.tx, (0, 0))
             if operation.type in (ADD, UPDATE, DELETE) and count and frame.epoch >= epoch:
                 staged = self.state.transactions[operation.tx].staged

@@ -89,16 +89,17 @@ class ShardFold:
         if offset in self._skips:
             self._skip(offset, timestamp_ms, value)
             return
-        frame = self._frame(offset, value)
-        if frame is None:
+        found = self._frame(offset, value)
+        if found is None:
             return
+        frame, operations = found
         if frame.epoch < mark.epoch:
             mark.offset, mark.timestamp = offset, timestamp_ms
             mark.stale += 1
             return
-        if not self._follows(offset, frame):
+        if not self._follows(offset, frame, operations):
             return
-        for index, operation in enumerate(frame.operations):
+        for index, operation in enumerate(operations):
             if self._operation(frame, offset, timestamp_ms, index, operation):
                 mark.applied += operation.type != MARKER
             else:
@@ -112,7 +113,7 @@ class ShardFold:
         mark.skipped += 1
         self._differences.add("skipped", f"offset {offset}", "a frame", "skipped by an operator")
         try:
-            frame = parse_frame(value, self._journal_uuid, self._shard, self._shards)
+            frame, _ = parse_frame(value, self._journal_uuid, self._shard, self._shards)
         except NotAFrame:
             return
         if frame.epoch >= mark.epoch and frame.previous == mark.number:
@@ -130,14 +131,14 @@ class ShardFold:
         self.stopped = True
         self.state.findings.append(Finding(self._topic, self._shard, offset, reason))
 
-    def _frame(self, offset: int, value: bytes | None) -> Frame | None:
+    def _frame(self, offset: int, value: bytes | None) -> tuple[Frame, list[Operation]] | None:
         try:
             return parse_frame(value, self._journal_uuid, self._shard, self._shards)
         except NotAFrame as error:
             self._stop(offset, f"not a frame: {error}")
             return None
 
-    def _follows(self, offset: int, frame: Frame) -> bool:
+    def _follows(self, offset: int, frame: Frame, operations: list[Operation]) -> bool:
         mark = self.state.mark
         if frame.previous != mark.number:
             if mark.number == 0:
@@ -146,7 +147,7 @@ class ShardFold:
             else:
                 self._stop(offset, f"follows frame {frame.previous}, but the last one was {mark.number}")
             return False
-        marks = any(operation.type == MARKER for operation in frame.operations)
+        marks = any(operation.type == MARKER for operation in operations)
         if marks != (frame.epoch > mark.epoch):
             what = "a second marker" if marks else "no marker first"
             self._stop(offset, f"epoch {frame.epoch}, after epoch {mark.epoch}, has {what}")

@@ -15,7 +15,6 @@ from journal.wal.config import WriterConfig
 from journal.wal.fencing import Fence
 from journal.wal.reading import WalReader
 from journal.wal.transaction import FramePlace
-from journal.wire.frames import nonce_of
 
 
 class ReadBack(NamedTuple):
@@ -67,7 +66,7 @@ class BackReader:
             there.newer[shard] = deleted[0].number
             return
         for _, frame in reader.frames(shard, start, end, request_s):
-            nonce = nonce_of(frame)
+            nonce = frame.nonce
             if frame.epoch > claim.epoch or (nonce and frame.epoch == claim.epoch):
                 is_next = nonce != b"" and frame.epoch == claim.epoch + 1
                 if start > known and not is_next:

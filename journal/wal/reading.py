@@ -22,8 +22,7 @@ from journal.errors import (
 from journal.kafka.ports import LOOK_MS, READ_MS, Kafka, LogRecord
 from journal.process.clocks import Clock
 from journal.topics.names import wal_topic
-from journal.v1.journal_pb2 import Frame
-from journal.wire.frames import decode_frame
+from journal.wire.frames import Frame, decode_frame
 from journal.words import first_few
 
 _TAIL_OFFSETS = 4

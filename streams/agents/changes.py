@@ -14,9 +14,9 @@ from typing import NamedTuple
 from journal.errors import InvalidOperationError
 from journal.fold.rows import Base
 from journal.load.loading import LoadedUpdate, one_record
-from journal.v1.journal_pb2 import Mark, Updates
+from journal.v1.journal_pb2 import Mark
 from journal.wire.keys import RECORD_KEY_BYTES, RECORD_TAG, record_id_of, record_key, updates_key
-from journal.wire.rows import only_update
+from journal.wire.rows import updates_in
 
 STATE_PREFIX = b"\xff"
 """The prefix of an agent's own keys, which sort behind all rows of its copy."""
@@ -176,7 +176,7 @@ def record_in(base: Base, record_id: int) -> LiveRecord | None:
     head = base.get(head_key)
     if head is None:
         return LiveRecord(*one_record(row, ()))
-    if only_update(head) is None and Updates.FromString(head).spilled:
+    if updates_in(head)[1]:
         return LiveRecord(*one_record(row, [each for each in base.scan(key) if len(each[0]) > RECORD_KEY_BYTES]))
     return LiveRecord(*one_record(row, [(head_key, head)]))
 

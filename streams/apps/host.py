@@ -37,7 +37,7 @@ from streams.apps.sources import NodeReports
 from streams.apps.view import GlobalView, StateLoader
 from streams.reading.app import StreamWorker
 from streams.reading.group_settings import GroupSettings, group_settings
-from streams.reading.records import Prepared
+from streams.reading.records import Record
 from streams.reading.shell import WorkerShell
 from streams.worker.service import SHARD_DESCRIPTORS, WORKER_DESCRIPTORS, make_worker
 from streams.worker.trimming import with_trims
@@ -296,11 +296,8 @@ class AgentShell(WorkerShell):
         """Let agents go on until the rebalance says whose the shards are. A new owner fences their sessions."""
         self._worker.revoked(shards)
 
-    def frames(self, shard: int, records: Sequence[Prepared]) -> None:
+    def frames(self, shard: int, records: Sequence[Record]) -> None:
         self._worker.frames(shard, records)
-
-    def unsorted(self) -> Collection[int]:
-        return self._worker.unsorted()
 
     def unreadable(self, shard: int, error: CorruptionError) -> None:
         self._worker.unreadable(shard, error)

@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from journal.errors import CorruptionError
-from streams.reading.records import Prepared
+from streams.reading.records import Record
 
-Batches = Mapping[int, Sequence[Prepared]]
+Batches = Mapping[int, Sequence[Record]]
 
 
 class Read(Protocol):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
 from typing import Any, TypeVar
@@ -21,7 +21,6 @@ from journal.errors import CorruptionError, JournalError
 from journal.process.waits import LongWait
 from streams.reading.ahead import Batches, ReadAhead
 from streams.reading.group_settings import GroupSettings
-from streams.reading.records import Prepared, Record
 from streams.reading.shell import WorkerShell
 from streams.reading.signals import run_until_signalled
 from streams.reading.wal_app import WalApp
@@ -30,8 +29,6 @@ from streams.reading.wal_transport import WalTransport, wal_consumer
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-Prepare = Callable[[int, Sequence[Record]], Sequence[Prepared]]
 
 IDLE_WAIT_S = 0.2
 """How long a worker without shards waits before it checks whether it got some."""
@@ -76,11 +73,9 @@ class ShellThread:
 class StreamWorker:
     """A worker in the running event loop, with `start`, `ended` and `stop`."""
 
-    def __init__(self, shell: WorkerShell, settings: GroupSettings, prepare: Prepare | None = None) -> None:
-        """`prepare` prepares a shard's records for the shell, in another thread than the shell's."""
+    def __init__(self, shell: WorkerShell, settings: GroupSettings) -> None:
         self._shell = shell
         self._settings = settings
-        self._prepare = prepare
         self._thread = ShellThread(self.failed)
         self._failed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._turn = 0
@@ -201,10 +196,7 @@ class StreamWorker:
             ahead.close()
 
     async def _read(self, shards: Collection[int], wait_ms: int) -> Batches:
-        batches = await wal_consumer(self.app).fetch(shards, wait_ms)
-        if self._prepare is None:
-            return batches
-        return {shard: await asyncio.to_thread(self._prepare, shard, records) for shard, records in batches.items()}
+        return await wal_consumer(self.app).fetch(shards, wait_ms)
 
     async def _serve(self, fetcher: Service, ahead: ReadAhead) -> None:
         consumer = wal_consumer(self.app)
@@ -282,11 +274,10 @@ async def serve(
     settings: GroupSettings,
     stop: asyncio.Event,
     started: Callable[[], Any],
-    prepare: Prepare | None = None,
 ) -> None:
     """Run a worker until `stop` is set; raises the error that ended it before. `started` is called when the worker
     reads."""
-    worker = StreamWorker(shell, settings, prepare)
+    worker = StreamWorker(shell, settings)
     stopping = asyncio.create_task(stop.wait())
     ended = asyncio.create_task(worker.ended())
     starting = asyncio.create_task(worker.start())

@@ -20,8 +20,7 @@ from typing import Any
 
 from journal import errors
 from journal.errors import CorruptionError, DisconnectedError, JournalError
-from journal.fold.sorted_frame import SortedFrame
-from streams.reading.records import Prepared
+from streams.reading.records import Record
 from streams.reading.shell import WorkerShell
 
 _SIZE = struct.Struct("<Q")
@@ -138,7 +137,6 @@ class CalledShell(WorkerShell):
         """WAL offsets to seek to, by shard, that an answer has given and `seeks` has not returned yet."""
         self._tick_s: float | None = None
         """Seconds until the shell wants its next tick, if the last answer gave them."""
-        self._unsorted: Collection[int] = frozenset()
 
     def _call(self, name: str, *arguments: object) -> Any:
         self._await_posted(0)
@@ -152,9 +150,8 @@ class CalledShell(WorkerShell):
             self._posted -= 1
 
     def _take_answer(self) -> Any:
-        answer, ticked, self._applied, unsorted = self._channel.receive()
+        answer, ticked, self._applied = self._channel.receive()
         self._answers += 1
-        self._unsorted = frozenset(unsorted)
         if ticked is not None:
             self._tick_s, seeks = ticked
             self._seeks |= seeks
@@ -169,18 +166,13 @@ class CalledShell(WorkerShell):
         self._call("revoked", list(shards))
         self._seeks.clear()
 
-    def frames(self, shard: int, records: Sequence[Prepared]) -> None:
+    def frames(self, shard: int, records: Sequence[Record]) -> None:
         """Send frames. It returns before they are applied."""
         self._await_posted(POSTED_MAX - 1)
         if shard in self._seeks:
             return  # the shell asked for another offset, from which these records will be read again
-        plain = [(offset, timestamp, _plain(value)) for offset, timestamp, value in records]
-        self._channel.send(("frames", self._answers, shard, plain))
+        self._channel.send(("frames", self._answers, shard, list(records)))
         self._posted += 1
-
-    def unsorted(self) -> Collection[int]:
-        """The shards for which the last answer asked for unsorted records. Thread-safe."""
-        return self._unsorted
 
     def unreadable(self, shard: int, error: CorruptionError) -> None:
         self._await_posted(0)
@@ -253,7 +245,7 @@ class ShellAnswers:
             self._sought.update(dict.fromkeys(ticked[1], self._answers + 1))
         self._answers += 1
         with suppress(DisconnectedError):  # calls that the other side made before it ended come first
-            channel.send((answer, ticked, dict(self._shell.applied()), list(self._shell.unsorted())))
+            channel.send((answer, ticked, dict(self._shell.applied())))
 
     def revoke(self) -> Collection[int]:
         """Revoke all shards, because the other side has ended; returns these shards. A new reader has had no answer
@@ -282,7 +274,7 @@ class ShellAnswers:
         """Apply records, unless the shell has asked meanwhile to read the shard from another offset."""
         if self._sought.get(shard, 0) > answers:
             return
-        self._shell.frames(shard, [(offset, timestamp, _sorted(value)) for offset, timestamp, value in records])
+        self._shell.frames(shard, records)
 
     def _unreadable(self, shard: int, kind: str, reason: str, topic: str, partition: int, offset: int) -> None:
         error: CorruptionError = getattr(errors, kind)(reason, topic=topic, partition=partition, offset=offset)
@@ -295,15 +287,6 @@ class ShellAnswers:
     def _stop(self) -> None:
         self.is_stopped = True
         self._shell.stop()
-
-
-def _plain(value: bytes | SortedFrame) -> bytes | tuple[object, ...]:
-    """The value as a plain tuple, which `marshal` takes."""
-    return value if isinstance(value, bytes) else (*value[:-1], [tuple(run) for run in value.runs])
-
-
-def _sorted(value: Any) -> bytes | SortedFrame:
-    return value if isinstance(value, bytes) else SortedFrame._make(value)
 
 
 def _error(kind: str, reason: str) -> Exception | None:

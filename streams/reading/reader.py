@@ -1,5 +1,4 @@
-"""The worker's reader: a process with Faust that reads the WAL and sorts its frames, beside the process that applies
-them.
+"""The worker's reader: a process with Faust that reads the WAL, beside the process that applies its frames.
 
 Python runs one thread of a process at a time, so the work is divided between two processes. The reader is the member of
 the group, but it decides nothing: it calls the shell (`streams.reading.calls`) in its parent process, which holds all
@@ -21,17 +20,13 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, fields
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from journal.errors import DisconnectedError, FrameError, JournalError, OperatingError
-from journal.fold.sorted_frame import SortedFrame
-from journal.fold.sorting import sort_frame
+from journal.errors import DisconnectedError, JournalError, OperatingError
 from journal.topics.names import wal_topic
 from journal.v1.journal_pb2 import Identity
 from streams.reading.calls import CalledShell, CallsEnded, Channel, Inbox, ShellAnswers, is_readable
 from streams.reading.garbage import collect_seldom
-from streams.reading.records import Prepared, Record
 from streams.reading.shell import WorkerShell
 from streams.reading.signals import run_until_signalled
 
@@ -120,7 +115,7 @@ class ReaderProcess:
     ) -> None:
         """Answer the reader's calls until SIGTERM or SIGINT, as `run_worker` does in one process."""
         told = settings.model_dump(include={field.name for field in fields(ReaderSettings)})
-        about = (told, name, identity.journal, identity.shards)
+        about = (told, name, identity.shards)
         try:
             run_until_signalled(
                 lambda stop: self._serve(ShellAnswers(shell), about, wal_topic(settings.journal), stop), on_signal
@@ -225,7 +220,7 @@ def read_for_parent(number: int) -> None:
     os.nice(NICE)
     channel = Channel(socket.socket(fileno=number))
     try:
-        chosen, name, journal, shards = channel.receive()
+        chosen, name, shards = channel.receive()
     except DisconnectedError:
         return
     collect_seldom()
@@ -233,11 +228,10 @@ def read_for_parent(number: int) -> None:
     silent_after_s = settings.session_timeout_ms / 1000
     threading.Thread(target=_watch_parent, args=(channel, silent_after_s), name="parent", daemon=True).start()
     shell = CalledShell(channel)
-    prepare = partial(_sort, shell, journal, shards)
     error: BaseException | None = None
     try:
         group = group_settings(settings, name, shards)
-        run_until_signalled(lambda stop: serve(shell, group, stop, lambda: None, prepare))
+        run_until_signalled(lambda stop: serve(shell, group, stop, lambda: None))
     except JournalError as failure:
         error = failure
     except Exception as failure:
@@ -257,17 +251,3 @@ def _watch_parent(channel: Channel, silent_after_s: float) -> None:
     channel.disconnect()
     time.sleep(END_S)
     os._exit(1)
-
-
-def _sort(shell: CalledShell, journal: bytes, shards: int, shard: int, records: Sequence[Record]) -> list[Prepared]:
-    if shard in shell.unsorted():
-        return list(records)
-    return [(offset, timestamp, _sorted(value, offset, journal, shard, shards)) for offset, timestamp, value in records]
-
-
-def _sorted(value: bytes, offset: int, journal: bytes, shard: int, shards: int) -> bytes | SortedFrame:
-    """Sort the frames. A value that is no frame is passed on unchanged; the shard reports it and stops there."""
-    try:
-        return sort_frame(value, offset, journal, shard, shards)
-    except FrameError:
-        return value

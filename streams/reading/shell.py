@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from journal.errors import CorruptionError
-from streams.reading.records import Prepared
+from streams.reading.records import Record
 
 
 class WorkerShell(Protocol):
@@ -22,12 +22,8 @@ class WorkerShell(Protocol):
     def revoked(self, shards: Collection[int]) -> None:
         """Checkpoint the frames gathered for these shards. The next `assigned` says whether the shards come back."""
 
-    def frames(self, shard: int, records: Sequence[Prepared]) -> None:
+    def frames(self, shard: int, records: Sequence[Record]) -> None:
         """Apply committed records of a shard, in offset order, from the offset that `assigned` or `seeks` gave."""
-
-    def unsorted(self) -> Collection[int]:
-        """Shards whose records must come as they are in the WAL; records of other shards may come sorted. Sorted
-        records of these shards are not applied, and `seeks` asks for them again."""
 
     def unreadable(self, shard: int, error: CorruptionError) -> None:
         """Note that the shard cannot be read on. It is not read again until `seeks` or `assigned` gives an offset."""

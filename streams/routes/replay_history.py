@@ -20,10 +20,10 @@ from journal.limits import VIRTUAL_SHARDS
 from journal.process.clocks import Clock
 from journal.topics.marks import records_between
 from journal.topics.names import wal_topic
-from journal.v1.journal_pb2 import ADD, COMMIT, DELETE, MARKER, UPDATE, Frame, Identity, Mark, Skipped, Trim
+from journal.v1.journal_pb2 import ADD, COMMIT, DELETE, UPDATE, Identity, Mark, Skipped, Trim
 from journal.v1.store_pb2 import CHUNK, MESSAGE
 from journal.wal.reading import WalReader
-from journal.wire.frames import decode_frame
+from journal.wire.frames import Frame, decode_frame
 from journal.wire.ids import sequence_of
 from journal.wire.keys import RECORD_KEY_BYTES, RECORD_TAG, record_id_of
 from streams.routes.replay_range import ReplayRange, moment
@@ -156,7 +156,7 @@ class ShardHistory:
         `first` and from the trim's control row."""
         mark = Mark(shard=self._shard, offset=self._start - 1)
         if self._start and first is not None:
-            is_marker = first.count == 1 and first.operations[0].type == MARKER
+            is_marker = first.nonce != b""
             mark.number, mark.epoch = first.previous, first.epoch - is_marker
         return Fold(mark, self._living, updates_row_bytes_max=0, tell_added=frozenset((MESSAGE,)))
 
@@ -175,7 +175,7 @@ class ShardHistory:
         if messages:
             yield FrameMessages(record.offset, timestamp, messages)
         if self._chunks and frame is not None:
-            for op in frame.operations:
+            for op in frame.operations():
                 if op.type == DELETE:
                     self._chunks.pop(op.id, None)
 
@@ -204,10 +204,10 @@ class ShardHistory:
         range_ = self._range
         if not range_.of_ids and not range_.from_ms <= record.timestamp < range_.to_ms:
             return
-        if not any(op.type == COMMIT for op in frame.operations):
+        if not any(op.type == COMMIT for op in frame.operations()):
             return
         staged = {part.header.tx: part.header.staged for part in fold.transaction_parts()}
-        for op in frame.operations:
+        for op in frame.operations():
             if op.type == COMMIT and staged.get(op.tx, 0) < op.covers:
                 raise self._gone(f"transaction {op.tx}, committed at offset {record.offset}, began there")
             if op.tx and op.type in (ADD, UPDATE, DELETE):
@@ -223,7 +223,7 @@ class ShardHistory:
     # ---- large bodies ----------------------------------------------------------------------------------------------
 
     def _note_chunks(self, frame: Frame, offset: int) -> None:
-        for op in frame.operations:
+        for op in frame.operations():
             if op.kind == CHUNK and op.type == ADD:
                 self._chunks[op.id] = offset
 
@@ -237,7 +237,7 @@ class ShardHistory:
             identity = self._identity
             self._bodies = WalReader(self._kafka, identity.name, identity.journal, identity.shards, self._clock)
         for _, frame in self._bodies.frames(self._shard, offset, offset + 1, self._timeout_s):
-            for op in frame.operations:
+            for op in frame.operations():
                 if op.id == chunk and op.type == ADD:
                     return op.SerializeToString()
         return None

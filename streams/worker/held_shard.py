@@ -15,7 +15,7 @@ from functools import partial
 from journal.errors import CorruptionError
 from journal.process.background import InBackground
 from journal.process.clocks import Clock
-from streams.reading.records import Prepared
+from streams.reading.records import Record
 from streams.worker.shard import ShardWorker
 from streams.worker.shard_failures import KNOWN
 from streams.worker.shard_standing import ShardState
@@ -130,7 +130,7 @@ class HeldShard:
         self._finish_checkpoint()
         return self.seek is None and self._retry_at is None and self._recovery is None
 
-    def take(self, records: Sequence[Prepared]) -> None:
+    def take(self, records: Sequence[Record]) -> None:
         """Apply records, and checkpoint if that is due. Call it only if `is_read`."""
         self.seek = self.shard.take(records)
         self._checkpoint_if_due()

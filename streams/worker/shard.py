@@ -23,13 +23,12 @@ from journal.disk.ports import LocalStore
 from journal.errors import CorruptionError, FatalProducerError, OperatingError, RouteStopError
 from journal.fold.engine import Fold
 from journal.fold.rows import Change
-from journal.fold.sorted_frame import SortedFrame
 from journal.kafka.ports import Kafka
 from journal.process.clocks import Clock
 from journal.table.age import note_checkpoint
 from journal.topics.names import wal_topic
 from journal.v1.journal_pb2 import SkipRequest
-from streams.reading.records import Prepared
+from streams.reading.records import Record
 from streams.routes.outgoing import ROUTED_KINDS
 from streams.worker.shard_agents import ShardAgents
 from streams.worker.shard_checkpoint import CheckpointSender, Committed
@@ -126,13 +125,7 @@ class ShardWorker:
 
     # ---- frames ----------------------------------------------------------------------------------------------------
 
-    @property
-    def wants_unsorted(self) -> bool:
-        """Whether frames must come as they are in the WAL, because agents or routes are told the operations, or because
-        an operator has asked to skip a frame."""
-        return self._frames.tells or any(offset > self._committed for offset in self._frames.skips)
-
-    def take(self, records: Sequence[Prepared]) -> int | None:
+    def take(self, records: Sequence[Record]) -> int | None:
         """Apply frames; the checkpoint follows later. A shard that does not run ignores them.
 
         Returns None, or the WAL offset from which the rest must be read again: the checkpoint is full and due, or the
@@ -150,8 +143,6 @@ class ShardWorker:
             if self._not_beyond is not None and offset > self._not_beyond[0]:
                 self._stop_behind_checkpoint(partial(self._standing.stop_for_route, self._not_beyond[1]))
                 return None
-            if isinstance(value, SortedFrame) and self.wants_unsorted:
-                return offset
             try:
                 frames.apply(fold, offset, timestamp, value)
             except KNOWN as error:

@@ -10,12 +10,10 @@ from collections.abc import Mapping
 
 from journal.errors import FrameError
 from journal.fold.engine import Fold
-from journal.fold.sorted_frame import SortedFrame
-from journal.fold.sorting import sort_frame
 from journal.limits import SKIPPED_REASON_CHARACTERS_MAX
 from journal.process.clocks import Clock
-from journal.v1.journal_pb2 import Frame, Skipped, SkipRequest
-from journal.wire.frames import decode_frame, nonce_of
+from journal.v1.journal_pb2 import Skipped, SkipRequest
+from journal.wire.frames import Frame, decode_frame
 from journal.words import shortened
 from streams.agents.facts import FrameFacts
 from streams.worker.shard_checkpoint import CheckpointSize
@@ -76,7 +74,7 @@ class ShardFrames:
         ends = self.gathered.group_ends
         return self.size.is_reached(self.gathered_bytes(fold), ends[0] if ends else None)
 
-    def apply(self, fold: Fold, offset: int, timestamp: int, value: bytes | SortedFrame) -> None:
+    def apply(self, fold: Fold, offset: int, timestamp: int, value: bytes) -> None:
         """Apply the frame at this WAL offset, or skip it if an operator has asked for that.
 
         Raises CorruptionError for a value that is no frame or does not follow the frame before it, and
@@ -84,29 +82,21 @@ class ShardFrames:
         """
         self._apply(fold, offset, timestamp, value)
         gathered = self.gathered
-        gathered.bytes += value.bytes_in_wal if isinstance(value, SortedFrame) else len(value)
+        gathered.bytes += len(value)
         if gathered.since is None:
             gathered.since = self._clock()
 
-    def _apply(self, fold: Fold, offset: int, timestamp: int, value: bytes | SortedFrame) -> None:
-        if isinstance(value, bytes):
-            if offset in self.skips:
-                self._skip(fold, offset, timestamp, value)
-                return
-            if self.tells:
-                self._apply_told(fold, offset, timestamp, value)
-                return
-            value = sort_frame(value, offset, self._config.journal_uuid, self._shard, self._config.shards)
-        fold.apply(offset, timestamp, value)
-        self.gathered.is_cut_off |= value.nonce != b""
-
-    def _apply_told(self, fold: Fold, offset: int, timestamp: int, value: bytes) -> None:
+    def _apply(self, fold: Fold, offset: int, timestamp: int, value: bytes) -> None:
+        if offset in self.skips:
+            self._skip(fold, offset, timestamp, value)
+            return
         frame = decode_frame(value, self._config.journal_uuid, self._shard, self._config.shards)
         fold.apply(offset, timestamp, frame)
-        self.gathered.facts[offset] = FrameFacts(frame.epoch, frame.node, frame.group, timestamp)
-        if fold.at_group_boundary:
-            self.gathered.group_ends.append(offset)
-        self.gathered.is_cut_off |= nonce_of(frame) != b""
+        self.gathered.is_cut_off |= frame.nonce != b""
+        if self.tells:
+            self.gathered.facts[offset] = FrameFacts(frame.epoch, frame.node, frame.group, timestamp)
+            if fold.at_group_boundary:
+                self.gathered.group_ends.append(offset)
 
     def _skip(self, fold: Fold, offset: int, timestamp: int, value: bytes) -> None:
         request = self.skips[offset]

@@ -22,7 +22,7 @@ from journal.topics.control_reading import read_control
 from journal.topics.control_rows import ControlRows
 from journal.upkeep.trim import Trimming, archives_of
 from journal.words import called
-from streams.reading.records import Prepared
+from streams.reading.records import Record
 from streams.reading.shell import WorkerShell
 
 log = logging.getLogger(__name__)
@@ -99,11 +99,8 @@ class TrimmingShell(WorkerShell):
             self._serves = False
         self._shell.revoked(shards)
 
-    def frames(self, shard: int, records: Sequence[Prepared]) -> None:
+    def frames(self, shard: int, records: Sequence[Record]) -> None:
         self._shell.frames(shard, records)
-
-    def unsorted(self) -> Collection[int]:
-        return self._shell.unsorted()
 
     def unreadable(self, shard: int, error: CorruptionError) -> None:
         self._shell.unreadable(shard, error)

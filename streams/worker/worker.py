@@ -25,7 +25,7 @@ from journal.kafka.ports import Kafka
 from journal.process.background import InBackground, at_once
 from journal.process.clocks import Clock
 from journal.v1.journal_pb2 import RoutesReport
-from streams.reading.records import Prepared
+from streams.reading.records import Record
 from streams.worker.held_shard import HeldShard, ShardOwner, ShardTasks
 from streams.worker.shard import ShardWorker
 from streams.worker.shard_config import ShardConfig
@@ -178,7 +178,7 @@ class Worker:
 
     # ---- work --------------------------------------------------------------------------------------------------------
 
-    def frames(self, shard: int, records: Sequence[Prepared]) -> None:
+    def frames(self, shard: int, records: Sequence[Record]) -> None:
         """Apply records of one shard; checkpoints if they are due.
 
         Records are ignored if the worker does not have the shard, or if the shard must be read from another offset.
@@ -186,10 +186,6 @@ class Worker:
         held = self._shards.get(shard)
         if held is not None and held.is_read():
             held.take(records)
-
-    def unsorted(self) -> Collection[int]:
-        """Shards whose records must come as they are in the WAL, and not sorted."""
-        return [number for number, held in self._shards.items() if held.shard.wants_unsorted]
 
     def unreadable(self, shard: int, error: CorruptionError) -> None:
         """Stop a shard whose WAL cannot be read on, after a checkpoint of everything before that."""

@@ -10,9 +10,9 @@ import pytest
 from journal.append.group import FrameNumbers, FrameOrigin, Group
 from journal.append.operations import Append
 from journal.limits import Limits
-from journal.v1.journal_pb2 import Frame
 from journal.wire.frames import FORMAT, decode_frame
 from journal.wire.keys import RowType, row_type
+from tests.support.build import BuiltFrame
 from tests.support.fold import fold_entries
 from tests.support.golden import (
     DIRECTORY,
@@ -32,11 +32,11 @@ def rows_of(raw: dict[str, Any]) -> dict[bytes, bytes]:
     return {bytes.fromhex(row["key"]): bytes.fromhex(row["value"]) for row in raw["rows"]}
 
 
-def written(frame: Frame) -> bytes:
+def written(frame: BuiltFrame) -> bytes:
     """The bytes that the writer makes of a frame that is its group's only one."""
     group = Group(1, Limits().frame_bytes_max)
     group.put_heartbeat(0)
-    for op in frame.operations:
+    for op in frame.operations():
         group.put_append(
             Append(0, op.type, op.id, op.kind, op.data, op.replaceable, op.subject, op.tx, op.covers, op.shards)
         )

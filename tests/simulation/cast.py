@@ -20,7 +20,6 @@ from tests.simulation.observers import SnapshotReader, observe_behind_cleaner, o
 from tests.simulation.recording import RecordingBroker
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.setting import JOURNAL, Setting
-from tests.simulation.sorting import Sorting
 from tests.simulation.standby import Standby
 from tests.simulation.taking_in import takes_in
 from tests.simulation.trim import Trim
@@ -64,7 +63,6 @@ class Cast:
         self._takes_in = takes_in(Random(-seed - 1))
         between = Random(f"reader, seed {seed}")
         self._between = between if between.random() < READERS_APART else None
-        self._sorting = Sorting(Random(f"sorting, seed {seed}"), self.setting.shards)
         self._node_disks = {name: Disk() for name in NODES}
         self._worker_disks: dict[str, Disks] = {name: {} for name in WORKERS}
         self._reader_disk = Disk()
@@ -111,7 +109,7 @@ class Cast:
         return node
 
     def _start_worker(self, name: str) -> WorkerProcess:
-        worker = WorkerProcess(self.setting, self.history, name, self._worker_disks[name], self._sorting, self._between)
+        worker = WorkerProcess(self.setting, self.history, name, self._worker_disks[name], self._between)
 
         def ended() -> None:
             if worker.reader is not None:

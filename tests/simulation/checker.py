@@ -12,7 +12,6 @@ from random import Random
 
 from journal.errors import FencedError, NotTakenInError, OutcomeUnknownError
 from journal.topics.names import wal_topic
-from journal.v1.journal_pb2 import MARKER, Frame
 from journal.verify.frame_check import parse_frame
 from tests.simulation.fold_check import FoldCheck, Placed, Skipped
 from tests.simulation.history import History, Tenure, Unit
@@ -21,6 +20,7 @@ from tests.simulation.recording import RecordingBroker
 from tests.simulation.reference import Reference, Seen
 from tests.simulation.setting import JOURNAL, LIMITS, UUID
 from tests.simulation.taking_in import GROUP, SOURCE, is_taken_back, judge
+from tests.support.frames import ReadFrame, read_frame
 
 _PROVEN = (FencedError, NotTakenInError)
 """What tells the caller of a group that was sent that it is known not to be there."""
@@ -77,7 +77,7 @@ class Checker:
                 self._violate(f"fenced: {where}: a frame of epoch {frame.epoch} behind the marker of {epoch}")
             if frame.group < group:
                 self._violate(f"ordered: {where}: group {frame.group} after {group}")
-            if len(frame.operations) == 1 and frame.operations[0].type == MARKER:
+            if frame.is_marker:
                 if frame.epoch <= epoch:
                     self._violate(f"fenced: {where}: epoch {frame.epoch} begins after epoch {epoch}")
                 self._markers[placed.shard][frame.epoch] = placed
@@ -241,16 +241,17 @@ def _frames(broker: RecordingBroker, shard: int, history: History) -> Iterator[P
     log = broker.topics[wal_topic(JOURNAL)].logs[shard]
     for entry in [*log.trimmed, *log.entries]:
         if entry.state == COMMITTED and (shard, entry.offset) not in history.garbage:
-            frame = parse_frame(entry.value, UUID, shard, history.shards)
-            yield Placed(shard, entry.offset, entry.timestamp, entry.value or b"", frame)
+            parse_frame(entry.value, UUID, shard, history.shards)
+            yield Placed(shard, entry.offset, entry.timestamp, entry.value or b"", read_frame(entry.value))
 
 
-def _uncommitted(broker: RecordingBroker, shard: int, history: History) -> Iterator[Frame]:
+def _uncommitted(broker: RecordingBroker, shard: int, history: History) -> Iterator[ReadFrame]:
     """What was written to a shard, and is not in it."""
     log = broker.topics[wal_topic(JOURNAL)].logs[shard]
     for entry in [*log.trimmed, *log.entries, *log.lost]:
         if entry.state in (OPEN, ABORTED) and entry.key != b"foreign":
-            yield parse_frame(entry.value, UUID, shard, history.shards)
+            parse_frame(entry.value, UUID, shard, history.shards)
+            yield read_frame(entry.value)
 
 
 def _garbage(broker: RecordingBroker, shard: int, history: History) -> Iterator[Skipped]:

@@ -11,7 +11,6 @@ from random import Random
 from typing import NamedTuple
 
 from journal.topics.names import wal_topic
-from journal.v1.journal_pb2 import Frame
 from journal.verify.compare import compare_states
 from journal.verify.differences import Differences
 from journal.verify.state import Part
@@ -19,6 +18,7 @@ from journal.verify.wal_fold import Happening, ShardFold
 from tests.simulation.history import CapturedLoad, CopySeen, History, SnapshotLoad, Tenure
 from tests.simulation.observers import Listener
 from tests.simulation.setting import JOURNAL, UUID
+from tests.support.frames import ReadFrame
 
 
 class Placed(NamedTuple):
@@ -28,7 +28,7 @@ class Placed(NamedTuple):
     offset: int
     timestamp: int
     value: bytes
-    frame: Frame
+    frame: ReadFrame
 
 
 class Skipped(NamedTuple):

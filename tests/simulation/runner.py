@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from tests.simulation import (
+    mutations_columns,
     mutations_disks,
     mutations_kafka,
     mutations_nodes,
     mutations_proofs,
     mutations_reading,
-    mutations_sorting,
     mutations_tables,
     mutations_writing,
 )
@@ -28,7 +28,7 @@ assert MUTATIONS, (
     mutations_nodes,
     mutations_proofs,
     mutations_reading,
-    mutations_sorting,
+    mutations_columns,
     mutations_tables,
     mutations_writing,
 )

@@ -6,7 +6,7 @@ reader may sort records; which shards want none sorted it knows as of a while ag
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
 from random import Random
@@ -15,7 +15,7 @@ from journal.errors import CorruptionError, DisconnectedError, FrameError, Opera
 from journal.kafka.ports import LogRecord
 from journal.topics.names import wal_topic
 from streams.reading.calls import CalledShell, CallsEnded, ShellAnswers
-from streams.reading.records import Prepared, Record
+from streams.reading.records import Record
 from streams.reading.shell import WorkerShell
 from streams.worker.shard_standing import UNREADABLE_RETRY_S
 from streams.worker.worker import Worker
@@ -27,7 +27,6 @@ from tests.simulation.reader_process import Link
 from tests.simulation.readers import SimulatedReader
 from tests.simulation.scheduler import Process
 from tests.simulation.setting import FENCED_PAUSE_S, JOURNAL, Setting
-from tests.simulation.sorting import Sorting
 
 Disks = dict[int, Disk]
 """A worker machine's local copies by shard."""
@@ -46,11 +45,9 @@ class WorkerProcess:
         history: History,
         name: str,
         disks: Disks,
-        sorting: Sorting | None = None,
         between: Random | None = None,
     ) -> None:
-        """Without `sorting`, records come as they lie in the WAL. `between` is the chance of what lies between the
-        worker and its reader; without it they are one process."""
+        """`between` is the chance of what lies between the worker and its reader; without it they are one process."""
         self.process = Process(name)
         self.reader: Process | None = None
         """The process that reads for it, if that is another one."""
@@ -66,10 +63,6 @@ class WorkerProcess:
         self._given: frozenset[int] = frozenset()
         self._positions: dict[int, int] = {}
         self._between = between
-        self._sorting = sorting
-        self._unsorted: Collection[int] = ()
-        """The shards that wanted their records unsorted after the worker's last call but one."""
-        self._unsorted_now: Collection[int] = ()
         self._stops: dict[int, Exception] = {}
         """By shard, what it was last seen stopped by."""
         setting.scheduler.spawn(self.process, self._main)
@@ -152,7 +145,6 @@ class WorkerProcess:
                 reader.seek(self._positions)
             if scheduler.now() >= tick_at:
                 tick_at = scheduler.now() + worker.tick()
-                self._note_unsorted(worker)
                 seeks = worker.seeks()
                 if seeks:
                     self._positions |= seeks
@@ -167,10 +159,8 @@ class WorkerProcess:
             for record in self._poll(worker, reader, min(left_s, _FETCH_S)):
                 batches.setdefault(record.partition, []).append((record.offset, record.timestamp, record.value or b""))
             self._positions = reader.positions()
-            prepared = {shard: self._prepare(shard, records) for shard, records in batches.items()}
-            for shard, records in prepared.items():
+            for shard, records in batches.items():
                 worker.frames(shard, records)
-                self._note_unsorted(worker)
                 tick_at = scheduler.now()
 
     def _poll(self, worker: WorkerShell, reader: SimulatedReader, timeout_s: float) -> list[LogRecord]:
@@ -196,17 +186,7 @@ class WorkerProcess:
             return True
         self._given = wanted
         self._positions = dict(worker.assigned(wanted))
-        self._note_unsorted(worker)
         return False
-
-    def _prepare(self, shard: int, records: list[Record]) -> Sequence[Prepared]:
-        if self._sorting is None or shard in self._unsorted:
-            return records
-        return self._sorting.prepare(shard, records)
-
-    def _note_unsorted(self, worker: WorkerShell) -> None:
-        """The worker was called."""
-        self._unsorted, self._unsorted_now = self._unsorted_now, worker.unsorted()
 
     def _look(self, worker: Worker) -> None:
         self.caught_up = dict(worker.applied())

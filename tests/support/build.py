@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Mapping
 
 from journal.v1.journal_pb2 import (
@@ -12,12 +13,12 @@ from journal.v1.journal_pb2 import (
     PREPARE,
     ROLLBACK,
     UPDATE,
-    Frame,
+    FrameColumns,
     Mark,
     Operation,
     Skipped,
 )
-from journal.wire.frames import FORMAT, MAGIC
+from journal.wire.frames import FORMAT, MAGIC, Frame
 
 JOURNAL = bytes(range(16))
 """The uuid of every journal in tests that do not care."""
@@ -61,6 +62,19 @@ def marker(nonce: bytes = NONCE) -> Operation:
     return Operation(type=MARKER, data=nonce)
 
 
+class BuiltFrame(Frame):
+    """A frame with anything in it."""
+
+    __slots__ = ("message",)
+
+    def __init__(self, message: FrameColumns) -> None:
+        super().__init__(message, message.ByteSize())
+        self.message = message
+
+    def SerializeToString(self) -> bytes:
+        return self.message.SerializeToString()
+
+
 def frame(
     number: int,
     *operations: Operation,
@@ -71,25 +85,41 @@ def frame(
     last: bool = True,
     issued: int = 0,
     journal: bytes = JOURNAL,
-) -> Frame:
-    """A frame; its group is its number and it follows `number - 1` unless said otherwise."""
-    return Frame(
-        magic=MAGIC,
-        format=FORMAT,
-        journal=journal,
-        epoch=epoch,
-        node=node,
-        group=number if group is None else group,
-        number=number,
-        previous=number - 1 if previous is None else previous,
-        last=last,
-        issued=issued,
-        count=len(operations),
-        operations=operations,
+) -> BuiltFrame:
+    """A frame with its operations in this order; its group is its number and it follows `number - 1` unless said
+    otherwise."""
+    return BuiltFrame(
+        FrameColumns(
+            magic=MAGIC,
+            format=FORMAT,
+            journal=journal,
+            epoch=epoch,
+            node=node,
+            group=number if group is None else group,
+            number=number,
+            previous=number - 1 if previous is None else previous,
+            last=last,
+            issued=issued,
+            count=len(operations),
+            types=bytes(op.type for op in operations),
+            ids=_numbers("q", [op.id for op in operations]),
+            kinds=bytes(op.kind for op in operations),
+            lengths=_numbers("I", [len(op.data) for op in operations]),
+            subjects=_numbers("q", [op.subject for op in operations]),
+            replaceable=bytes(op.replaceable for op in operations),
+            txs=_numbers("q", [op.tx for op in operations]),
+            covers=_numbers("I", [op.covers for op in operations]),
+            shards=_numbers("I", [op.shards for op in operations]),
+            data=b"".join(op.data for op in operations),
+        )
     )
 
 
-def wal(*groups: Iterable[Operation], epoch: int = 1, first: int = 1) -> list[tuple[int, int, Frame]]:
+def _numbers(form: str, numbers: list[int]) -> bytes:
+    return struct.pack(f"<{len(numbers)}{form}", *numbers)
+
+
+def wal(*groups: Iterable[Operation], epoch: int = 1, first: int = 1) -> list[tuple[int, int, BuiltFrame]]:
     """One shard's (offset, timestamp, frame), one frame a group; each group's commit marker takes an offset too."""
     return [
         (2 * (number - 1), START_MS + number, frame(number, *operations, epoch=epoch))

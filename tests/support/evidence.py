@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from journal.v1.journal_pb2 import ADD, DELETE, UPDATE, Frame, Identity, Mark
+from journal.v1.journal_pb2 import ADD, DELETE, UPDATE, Identity, Mark
 from journal.verify import Loaded, verify_shard
 from journal.verify.state import fingerprint
 from journal.verify.wal_fold import Happening, ShardFold
 from tests.simulation.reference import Call, Verb
+from tests.support.frames import ReadFrame, read_frame
 from tests.support.script_model import Line
 from tests.support.topic_reader import READ_TIMEOUT_S, read_topic
 
@@ -87,10 +88,10 @@ def order_faults(evidence: Evidence, should: Sequence[Sequence[Call]]) -> list[s
     return faults
 
 
-def frames_of(wal: Sequence[Row]) -> Iterator[tuple[int, Frame]]:
+def frames_of(wal: Sequence[Row]) -> Iterator[tuple[int, ReadFrame]]:
     """Offset and frame of each record."""
     for offset, _, _, value in wal:
-        yield offset, Frame.FromString(value or b"")
+        yield offset, read_frame(value)
 
 
 def settled_evidence(bootstrap: str, journal: str) -> Evidence:

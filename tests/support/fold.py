@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from journal.errors import FrameError, GapError
 from journal.fold.engine import Fold
 from journal.fold.rows import Happened
-from journal.fold.sorting import sort_frame
 from journal.v1.journal_pb2 import Mark, Skipped
 from journal.wire.frames import decode_frame
 from journal.wire.keys import mark_key
@@ -44,19 +43,17 @@ def fold_entries(
     updates_row_bytes_max: int = 4096,
     checkpoint: Callable[[int], bool] = never,
     restart: bool = False,
-    is_sorted: Callable[[int], bool] | None = None,
+    tell: bool = True,
 ) -> Folded:
     """Fold `entries`; `checkpoint(n)` says whether one follows the n-th. `restart`: each starts from rows alone.
-
-    `is_sorted(n)` says whether the n-th comes sorted; of such a history nothing is told.
-    """
+    Without `tell` the fold takes runs as a whole, and tells nothing."""
     table = DictBase()
     result = Folded()
 
     def begin() -> Fold:
         row = table.get(mark_key(shard))
         mark = Mark.FromString(row) if row else Mark(shard=shard, offset=-1)
-        return Fold(mark, table, updates_row_bytes_max=updates_row_bytes_max, tell=is_sorted is None)
+        return Fold(mark, table, updates_row_bytes_max=updates_row_bytes_max, tell=tell)
 
     def take_checkpoint(fold: Fold) -> Fold:
         result.happened += fold.happened()
@@ -69,11 +66,7 @@ def fold_entries(
     fold = begin()
     for count, entry in enumerate(entries, 1):
         try:
-            if is_sorted is not None and is_sorted(count) and not entry.skip:
-                frame = sort_frame(entry.value, entry.offset, journal, shard, shards)
-                fold.apply(entry.offset, entry.timestamp_ms, frame)
-            else:
-                take_entry(fold, entry, journal, shard, shards)
+            take_entry(fold, entry, journal, shard, shards)
         except GapError:
             result.stopped = entry.offset, "gap"
             break

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from journal.v1.journal_pb2 import (
-    Frame,
     Mark,
     Operation,
     OperationType,
@@ -29,6 +28,7 @@ from journal.verify.state import MarkState, VerifiedShard, unpack_record, unpack
 from journal.verify.wal_fold import Happening
 from journal.wire.frames import FORMAT, MAGIC
 from journal.wire.keys import RowType, row_type
+from tests.support.build import BuiltFrame, frame
 
 DIRECTORY = Path(__file__).parents[1] / "golden"
 
@@ -86,23 +86,24 @@ def case_of(raw: Json) -> Case:
     return Case(raw["name"], raw["shards"], journal, raw["updates_row_bytes_max"], wal, expected)
 
 
-def frame_of(raw: Json, journal: bytes) -> Frame:
+def frame_of(raw: Json, journal: bytes) -> BuiltFrame:
     """The frame that a case describes; what it does not say is as a writer would have it."""
     operations = [operation_of(one) for one in raw["operations"]]
-    return Frame(
-        magic=raw.get("magic", MAGIC),
-        format=raw.get("format", FORMAT),
-        journal=bytes.fromhex(raw["journal"]) if "journal" in raw else journal,
+    made = frame(
+        raw["number"],
+        *operations,
         epoch=raw["epoch"],
         node=raw["node"],
         group=raw["group"],
-        number=raw["number"],
         previous=raw["previous"],
         last=raw["last"],
         issued=raw["issued"],
-        count=raw.get("count", len(operations)),
-        operations=operations,
+        journal=bytes.fromhex(raw["journal"]) if "journal" in raw else journal,
     )
+    made.message.magic = raw.get("magic", MAGIC)
+    made.message.format = raw.get("format", FORMAT)
+    made.message.count = raw.get("count", len(operations))
+    return made
 
 
 def operation_of(raw: Json) -> Operation:

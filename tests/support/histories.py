@@ -13,11 +13,11 @@ from journal.v1.journal_pb2 import (
     PREPARE,
     ROLLBACK,
     UPDATE,
-    Frame,
     Operation,
 )
 from tests.support.build import (
     START_MS,
+    BuiltFrame,
     add,
     commit,
     delete,
@@ -88,7 +88,7 @@ def histories(draw: st.DrawFn, frames_max: int = 12) -> list[WalEntry]:
     entries: list[WalEntry] = []
     epoch, number, offset = 1, 1, draw(st.integers(0, 3))
 
-    def put(value: Frame | bytes, *, skip: bool = False) -> None:
+    def put(value: BuiltFrame | bytes, *, skip: bool = False) -> None:
         nonlocal offset
         raw = value if isinstance(value, bytes) else value.SerializeToString()
         entries.append(WalEntry(offset, START_MS + offset, raw, skip))

@@ -10,9 +10,22 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from journal.v1.journal_pb2 import ADD, COMMIT, DELETE, MARKER, PREPARE, ROLLBACK, Frame, Operation
+from journal.v1.journal_pb2 import ADD, COMMIT, DELETE, MARKER, PREPARE, ROLLBACK, Operation
 from journal.v1.store_pb2 import Queue, RecordKind, Reference, UpdateKind
-from tests.support.build import START_MS, add, commit, delete, frame, marker, prepare, replace, rollback, update
+from tests.support.build import (
+    START_MS,
+    BuiltFrame,
+    add,
+    commit,
+    delete,
+    frame,
+    marker,
+    prepare,
+    replace,
+    rollback,
+    update,
+)
+from tests.support.frames import ReadFrame, read_frame
 from tests.support.spark.frames import TopicRecord
 
 SHARDS = 2
@@ -110,7 +123,7 @@ class Writer:
         self._numbers[shard] += 1
         self._append(shard, frame(self._numbers[shard], *operations, epoch=self._epoch, node=f"node-{self._epoch}"))
 
-    def _append(self, shard: int, of: Frame) -> None:
+    def _append(self, shard: int, of: BuiltFrame) -> None:
         self._now += self._chance.randrange(400)
         self.records.append(TopicRecord(TOPIC, shard, len(self.records) * 2, self._now, of.SerializeToString()))
 
@@ -162,9 +175,9 @@ class Life:
         self._parts: dict[tuple[int, int], _Part] = {}
         for record in records:
             self.until = max(self.until, record.timestamp_ms)
-            self._take(record.partition, Frame.FromString(record.value or b""), record.timestamp_ms)
+            self._take(record.partition, read_frame(record.value), record.timestamp_ms)
 
-    def _take(self, shard: int, of: Frame, now: int) -> None:
+    def _take(self, shard: int, of: ReadFrame, now: int) -> None:
         if of.epoch < self._epochs[shard]:
             return
         self._epochs[shard] = of.epoch

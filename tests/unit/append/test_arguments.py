@@ -36,7 +36,7 @@ class Reading(Committing):
     def write(self, group: Group, joining: Joining) -> None:
         self.numbers = group.seal(FrameOrigin(JOURNAL, 3, "node"), self.numbers)
         for record in group.records("wal"):
-            self.operations += decode_frame(record.value, JOURNAL, record.partition, SHARDS).operations
+            self.operations += decode_frame(record.value, JOURNAL, record.partition, SHARDS).operations()
         super().write(group, joining)
 
 

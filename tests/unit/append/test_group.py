@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
 
 import pytest
 
 from journal.append.group import FrameNumbers, FrameOrigin, Group
 from journal.append.operations import Append
 from journal.limits import OPERATION_OVERHEAD_BYTES
-from journal.v1.journal_pb2 import ADD, COMMIT, DELETE, Frame
+from journal.v1.journal_pb2 import ADD, COMMIT, DELETE, UPDATE, Frame
 from journal.wire.frames import decode_frame
 
 UUID = b"u" * 16
@@ -40,7 +39,7 @@ def test_a_sealed_group_is_frames_that_follow_the_last_ones_of_their_shards():
         "node-1",
         True,
     )
-    assert [(op.type, op.id, op.data) for op in first.operations] == [(ADD, 2, b"a"), (DELETE, 2, b"")]
+    assert [(op.type, op.id, op.data) for op in first.operations()] == [(ADD, 2, b"a"), (DELETE, 2, b"")]
     assert (second.number, second.previous, second.issued, second.count) == (1, 0, 9, 1)
 
 
@@ -61,7 +60,7 @@ def test_a_settling_operation_keeps_its_transaction_and_what_it_covers():
     group = Group(1, 4096)
     group.put_append(Append(0, COMMIT, tx=7, covers=3))
     group.seal(ORIGIN, FrameNumbers((0,), 0))
-    (op,) = frames(group, 1)[0].operations
+    (op,) = frames(group, 1)[0].operations()
     assert (op.type, op.tx, op.covers) == (COMMIT, 7, 3)
 
 
@@ -91,27 +90,16 @@ def test_a_signal_amid_an_append_leaves_no_half_operation_and_no_half_of_a_run(r
             group.put(0, ADD, 1, 1, b"later")
             group.seal(ORIGIN, FrameNumbers((0,), 0))
             (frame,) = frames(group, 1)
-            assert frame.operations[-1].data == b"later"
-            assert not run or len(frame.operations) % (2 * RUN) == 1
+            operations = [*frame.operations()]
+            assert operations[0].data == b"later" or not run
+            if run:  # an update of a record that is deleted in the same frame may be missing: it would have no effect
+                deleted = [op.id for op in operations if op.type == DELETE]
+                assert {op.id for op in operations if op.type == UPDATE} <= set(deleted)
+                assert len(deleted) % RUN == 0
+            assert len(operations) == frame.count
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, before)
-
-
-def test_a_run_goes_into_a_new_frame_in_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between two, a signal would leave an operation without its other."""
-    steps: list[int] = []
-    put_parts = Group._put_parts
-
-    def counted(group: Group, shard: int, parts: Sequence[bytes], size: int) -> None:
-        steps.append(len(parts))
-        put_parts(group, shard, parts, size)
-
-    monkeypatch.setattr(Group, "_put_parts", counted)
-    group = Group(1, 900_000)
-    group.put_deleted(0, range(1, 1 + RUN), 1, b"holder", 7)
-    group.put_new(0, 1, range(101, 101 + RUN), [b"x"] * RUN, 2, 7)
-    assert steps == [4 * RUN, 4 * RUN]
 
 
 def _append_until_interrupted(group: Group, count: int) -> None:

@@ -82,7 +82,7 @@ class UnknownOffsetsScene:
         """Ids of the records in the committed WAL."""
         reader = WalReader(self.kafka, "j", JOURNAL, 1, self._now)
         end = reader.high_watermarks([0], LIMIT_S)[0]
-        return [each.id for _, frame in reader.frames(0, 0, end, LIMIT_S) for each in frame.operations]
+        return [each.id for _, frame in reader.frames(0, 0, end, LIMIT_S) for each in frame.operations()]
 
     def offset(self) -> int | None:
         return self.kafka.cluster().stable_offsets("group", [SOURCE], LIMIT_S).get(SOURCE)

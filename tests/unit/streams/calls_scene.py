@@ -15,13 +15,13 @@ from functools import partial
 from typing import Any
 
 import pytest
+from journal.fold.sorted_frame import SortedFrame
+from journal.fold.sorting import sort_frame
 
 from journal.errors import (
     CorruptionError,
     GapError,
 )
-from journal.fold.sorted_frame import SortedFrame
-from journal.fold.sorting import sort_frame
 from journal.v1.journal_pb2 import Frame
 from streams.agents.agents import in_daemon_thread
 from streams.reading.calls import BUSY_TICK_S, CalledShell, Channel, Inbox, ShellAnswers

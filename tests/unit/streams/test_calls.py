@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from journal.fold.sorted_frame import SortedFrame
 
 from journal.errors import (
     CorruptionError,
@@ -10,7 +11,6 @@ from journal.errors import (
     FrameError,
     GapError,
 )
-from journal.fold.sorted_frame import SortedFrame
 from streams.reading.calls import CallsEnded
 from tests.support.build import NONCE, add, commit, delete, frame, marker, replace, update, wal
 from tests.unit.streams.calls_scene import CALLS, LIMIT_S, Sides, comparable, numbers, sorted_of

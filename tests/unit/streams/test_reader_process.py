@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from journal.fold.sorted_frame import SortedFrame
+from journal.fold.sorting import sort_frame
 
 from journal.cli.worker.reader import reader_command
 from journal.embedded.process import wait_until
 from journal.errors import KafkaRefusedError, KafkaUnavailableError
-from journal.fold.sorted_frame import SortedFrame
-from journal.fold.sorting import sort_frame
 from streams.reading import reader as module
 from streams.reading.app import Prepare
 from streams.reading.group_settings import GroupSettings, group_settings

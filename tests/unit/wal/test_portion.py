@@ -157,7 +157,7 @@ class Writing:
         log = self.broker.log(wal_topic("j"), 0)
         assert log is not None
         frames = [Frame.FromString(record.value or b"") for record in log.fetch(0, 0, 10_000, committed=True)]
-        return [op.id for frame in frames for op in frame.operations if op.type == ADD]
+        return [op.id for frame in frames for op in frame.operations() if op.type == ADD]
 
 
 def test_groups_that_are_too_much_for_a_transaction_are_in_the_wal_once_and_in_order_by_several() -> None:

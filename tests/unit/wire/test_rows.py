@@ -1,4 +1,4 @@
-"""Row values are an operation's bytes with a position appended."""
+"""Row values are messages with the fields of an operation and its position."""
 
 from __future__ import annotations
 
@@ -7,22 +7,21 @@ import pytest
 from journal.limits import FRAME_OVERHEAD_BYTES
 from journal.v1.journal_pb2 import Position, Record, Staged, Update
 from journal.wire.keys import staged_key
-from journal.wire.rows import position_bytes, unstaged, unstaged_row
+from journal.wire.rows import position_bytes, row_of, unstaged, unstaged_row
 from tests.support.build import add, replace, update
 
 PLACES = [(0, 0, 0), (2**63 - 1, 2**32 - 1, 0), (5, 0, 1), (2**63 - 1, 2**32 - 1, 2**32 - 1)]
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_position_appended_to_an_operation_is_a_row(place: tuple[int, int, int]) -> None:
+def test_the_row_of_an_operation_is_the_message_with_its_fields_and_position(place: tuple[int, int, int]) -> None:
     offset, index, ordinal = place
     position = Position(offset=offset, index=index, ordinal=ordinal)
     added, updated = add(1, b"data", kind=9), replace(1, b"data", subject=3)
-    appended = position_bytes(*place)
-    assert Record.FromString(added.SerializeToString() + appended) == Record(
+    assert Record.FromString(row_of(added, *place)) == Record(
         type=added.type, id=1, kind=9, data=b"data", position=position
     )
-    assert Update.FromString(updated.SerializeToString() + appended) == Update(
+    assert Update.FromString(row_of(updated, *place)) == Update(
         type=updated.type, id=1, kind=2, data=b"data", replaceable=True, subject=3, position=position
     )
 
