@@ -16,7 +16,7 @@ from journal.v1.journal_pb2 import (
     MARKER,
     PREPARE,
     ROLLBACK,
-    Frame,
+    FrameColumns,
     Operation,
     OperationType,
 )
@@ -119,7 +119,7 @@ class ShardFold:
         if frame.epoch >= mark.epoch and frame.previous == mark.number:
             self._advance(frame)
 
-    def _advance(self, frame: Frame) -> None:
+    def _advance(self, frame: FrameColumns) -> None:
         mark = self.state.mark
         mark.number, mark.group = frame.number, frame.group
         mark.issued = max(mark.issued, frame.issued)
@@ -131,14 +131,14 @@ class ShardFold:
         self.stopped = True
         self.state.findings.append(Finding(self._topic, self._shard, offset, reason))
 
-    def _frame(self, offset: int, value: bytes | None) -> tuple[Frame, list[Operation]] | None:
+    def _frame(self, offset: int, value: bytes | None) -> tuple[FrameColumns, list[Operation]] | None:
         try:
             return parse_frame(value, self._journal_uuid, self._shard, self._shards)
         except NotAFrame as error:
-            self._stop(offset, f"not a frame: {error}")
+            self._stop(offset, str(error))
             return None
 
-    def _follows(self, offset: int, frame: Frame, operations: list[Operation]) -> bool:
+    def _follows(self, offset: int, frame: FrameColumns, operations: list[Operation]) -> bool:
         mark = self.state.mark
         if frame.previous != mark.number:
             if mark.number == 0:
@@ -161,7 +161,7 @@ class ShardFold:
         name = f"{_NAMES[kind]} id {id} tx {tx}"
         self._differences.add("rejected", f"operation {place}", "to be allowed by its state", name)
 
-    def _operation(self, frame: Frame, offset: int, timestamp_ms: int, index: int, operation: Operation) -> bool:
+    def _operation(self, frame: FrameColumns, offset: int, timestamp_ms: int, index: int, operation: Operation) -> bool:
         kind = operation.type
         if kind == MARKER:
             return self._marker(frame, operation)
@@ -203,7 +203,7 @@ class ShardFold:
             state.mark.updates += 1
         return Happening(*staged[:6], (offset, index, ordinal))
 
-    def _stage(self, frame: Frame, offset: int, index: int, operation: Operation) -> bool:
+    def _stage(self, frame: FrameColumns, offset: int, index: int, operation: Operation) -> bool:
         part = self.state.transactions.get(operation.tx)
         if part is not None and part.prepared:
             return False
@@ -214,7 +214,7 @@ class ShardFold:
         self.state.mark.staged += 1
         return True
 
-    def _prepare(self, frame: Frame, timestamp_ms: int, operation: Operation) -> bool:
+    def _prepare(self, frame: FrameColumns, timestamp_ms: int, operation: Operation) -> bool:
         part = self.state.transactions.get(operation.tx)
         if part is None:
             if operation.covers != 0:
@@ -264,7 +264,7 @@ class ShardFold:
                 self._happened(happening)
         return True
 
-    def _marker(self, frame: Frame, operation: Operation) -> bool:
+    def _marker(self, frame: FrameColumns, operation: Operation) -> bool:
         mark = self.state.mark
         mark.epoch, mark.node, mark.nonce = frame.epoch, frame.node, operation.data
         for tx in [tx for tx, part in self.state.transactions.items() if not part.prepared]:
