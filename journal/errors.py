@@ -380,6 +380,11 @@ class FrameError(CorruptionError):
     """WAL bytes are not a frame of this journal (magic, format, uuid, counts, an impossible operation)."""
 
 
+class FormerFrameError(FrameError):
+    """A frame is of a release before 0.1.0, which wrote operations one by one. No reader passes over it: destroy the
+    journal and make it anew."""
+
+
 class GapError(CorruptionError):
     """A frame does not follow its predecessor, or the log starts behind the first frame that is needed: frames are
     lost."""

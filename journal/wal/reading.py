@@ -13,6 +13,7 @@ from typing import NamedTuple
 from journal.errors import (
     CorruptionError,
     DeadlineError,
+    FormerFrameError,
     FrameError,
     GapError,
     HangingTransactionError,
@@ -72,7 +73,8 @@ def wal_lost(journal: str, shard: int, offset: int, lost: str, mend: str) -> Cor
 
 
 class WalReader:
-    """Reads committed frames of one journal. Records that are no frames are passed over: the worker reports them."""
+    """Reads committed frames of one journal. Records that are no frames are passed over, because the worker reports
+    them; only a frame of a release before 0.1.0 raises FormerFrameError."""
 
     def __init__(
         self, kafka: Kafka, journal: str, uuid: bytes, shards: int, clock: Clock, *, wait_ms: int = READ_MS
@@ -188,10 +190,10 @@ class WalReader:
         try:
             return decode_frame(record.value, self._uuid, record.partition, self._shards)
         except FrameError as error:
-            if not strict:
+            if not strict and not isinstance(error, FormerFrameError):
                 return None
             topic, partition, offset = self._topic, record.partition, record.offset
-            raise FrameError(error.reason, topic=topic, partition=partition, offset=offset) from None
+            raise type(error)(error.reason, topic=topic, partition=partition, offset=offset) from None
 
     def close(self) -> None:
         self._reader.close()

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from journal.errors import FrameError
+from journal.errors import FormerFrameError, FrameError
 from journal.v1.journal_pb2 import ADD, COMMIT, DELETE, MARKER, PREPARE, ROLLBACK, UPDATE, FrameColumns, Operation
 from journal.wire.ids import SHARD_MASK, shard_of
 from journal.wire.operations import IN_TRANSACTION, eight_bytes_each, four_bytes_each
@@ -22,6 +22,7 @@ FORMAT = 1
 
 _OF_RECORDS = bytes((ADD, UPDATE, DELETE))
 _OF_TRANSACTIONS = bytes((PREPARE, COMMIT, ROLLBACK))
+_FALSE_AND_TRUE = bytes((0, 1))
 _EQUAL = re.compile(rb"(.)\1*", re.DOTALL)
 
 
@@ -116,7 +117,8 @@ _MARKER = bytes((MARKER,))
 def decode_frame(raw: bytes | None, journal: bytes, shard: int, shards: int) -> Frame:
     """The frame in a WAL record's value. It checks every field that can be checked without the journal's state.
 
-    Raises FrameError for anything that is not a frame of `journal`. The error has no place; the caller adds it.
+    Raises FrameError for anything that is not a frame of `journal`, and FormerFrameError for one of a release before
+    0.1.0. The error has no place; the caller adds it.
     """
     if not raw:
         raise FrameError("an empty record is not a frame")
@@ -124,7 +126,9 @@ def decode_frame(raw: bytes | None, journal: bytes, shard: int, shards: int) -> 
         columns = FrameColumns.FromString(raw)
     except DecodeError as error:
         raise FrameError(f"not a frame: {error}") from None
-    reason = header_fault(columns, journal) or _size_fault(columns)
+    if columns.magic == MAGIC and columns.format == FORMAT and columns.former:
+        raise FormerFrameError("frame that was written before 0.1.0: make the journal anew")
+    reason = _header_fault(columns, journal) or _columns_fault(columns)
     if reason:
         raise FrameError(reason)
     frame = Frame(columns, len(raw))
@@ -134,15 +138,13 @@ def decode_frame(raw: bytes | None, journal: bytes, shard: int, shards: int) -> 
     return frame
 
 
-def header_fault(frame: FrameColumns, journal: bytes) -> str | None:
+def _header_fault(frame: FrameColumns, journal: bytes) -> str | None:
     """Why the fields before the operations cannot be those of a frame of `journal`; None if they can. It does not check
     the number of operations."""
     if frame.magic != MAGIC:
         return f"not a frame: magic {frame.magic:#x} instead of {MAGIC:#x}"
     if frame.format != FORMAT:
         return f"frame format {frame.format}: this release reads format {FORMAT}; a newer release may read it"
-    if frame.former:
-        return "frame that was written before 0.1.0: make the journal anew"
     if frame.journal != journal:
         return f"frame of another journal: uuid {frame.journal.hex()} instead of {journal.hex()}"
     if frame.epoch < 1 or frame.group < 1 or frame.number < 1 or frame.previous != frame.number - 1:
@@ -155,7 +157,7 @@ def header_fault(frame: FrameColumns, journal: bytes) -> str | None:
     return None
 
 
-def _size_fault(frame: FrameColumns) -> str | None:
+def _columns_fault(frame: FrameColumns) -> str | None:
     """Why the columns are not those of `count` operations: nothing is made of them before this is known."""
     count = frame.count
     for name, values, size, optional in (
@@ -174,7 +176,8 @@ def _size_fault(frame: FrameColumns) -> str | None:
     lengths = sum(four_bytes_each(frame.lengths))
     if lengths != len(frame.data):
         return f"frame says {lengths} bytes of data and has {len(frame.data)}"
-    return None
+    others = frame.replaceable.translate(None, _FALSE_AND_TRUE)
+    return f"frame has {others[0]} in its column `replaceable`" if others else None
 
 
 def _operations_fault(frame: Frame, shard: int, shards: int) -> str | None:
