@@ -1,4 +1,4 @@
-"""Whatever bytes stand in a WAL, reading them gives a frame or a FrameError; keys sort as their numbers do."""
+"""The engine applies or refuses a damaged frame as a whole; keys sort as their numbers do."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from journal.errors import FrameError, GapError
 from journal.fold.engine import Fold
 from journal.v1.journal_pb2 import Mark
-from journal.verify.frame_check import NotAFrame, parse_frame
 from journal.wire import keys
 from journal.wire.frames import decode_frame
 from tests.support.build import JOURNAL, DictBase
@@ -17,36 +16,6 @@ from tests.support.histories import histories
 
 NUMBERS = st.one_of(st.integers(0, 300), st.integers(0, 2**63 - 1))
 SMALL = st.one_of(st.integers(0, 300), st.integers(0, 2**32 - 1))
-
-
-def is_frame(raw: bytes, shards: int) -> bool:
-    """By `decode_frame`, which must raise nothing but FrameError."""
-    try:
-        decode_frame(raw, JOURNAL, 0, shards)
-    except FrameError:
-        return False
-    return True
-
-
-@given(st.binary(max_size=200))
-def test_random_bytes_are_no_frame(raw: bytes) -> None:
-    assert not is_frame(raw, 1)
-
-
-@given(histories(frames_max=3), st.data(), st.sampled_from([1, 2]))
-def test_mutated_frames_are_frames_or_frame_errors_to_engine_and_verify_alike(
-    entries: list[WalEntry], data: st.DataObject, shards: int
-) -> None:
-    raw = bytearray(data.draw(st.sampled_from(entries)).value)
-    for _ in range(data.draw(st.integers(1, 3))):
-        at = data.draw(st.integers(0, len(raw)))
-        raw[at : at + data.draw(st.integers(0, 2))] = data.draw(st.binary(max_size=3))
-    try:
-        parse_frame(bytes(raw), JOURNAL, 0, shards)
-    except NotAFrame:
-        assert not is_frame(bytes(raw), shards)
-    else:
-        assert is_frame(bytes(raw), shards)
 
 
 @given(histories(frames_max=4), st.data())
