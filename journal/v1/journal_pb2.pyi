@@ -3,7 +3,7 @@
 isort:skip_file
 The wire format of kafka-journal: what is in the WAL, table and control topics.
 
-docs/FORMAT.md has the keys, the meaning of every operation, and a worked example. Fields are only ever added.
+docs/FORMAT.md has the keys, the meaning of every operation, and the checks of a reader. Fields are only ever added.
 """
 
 from collections import abc as _abc
@@ -227,7 +227,9 @@ Global___Frame: _TypeAlias = Frame  # noqa: Y015
 
 @_typing.final
 class FrameColumns(_message.Message):
-    """The same bytes as a Frame's, for readers that take a column as it is: numbers of eight or four bytes, little-endian."""
+    """The same bytes as a Frame's, for readers that take a column as it is: numbers of eight or four bytes, little-endian.
+    What is a frame is decided by this message.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -265,6 +267,7 @@ class FrameColumns(_message.Message):
     issued: _builtins.int
     count: _builtins.int
     former: _builtins.bytes
+    """what a release before 0.1.0 wrote: the frame is refused"""
     types: _builtins.bytes
     ids: _builtins.bytes
     kinds: _builtins.bytes
