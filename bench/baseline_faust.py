@@ -20,7 +20,7 @@ from rocksdict import Options, Rdict, WriteBatch
 from bench.baseline_rates import FRAME_OPERATIONS
 from bench.baseline_support import Figure, new_topic
 from bench.baseline_transactions import DATA_BYTES, TIMEOUT_S, new_producer
-from journal.v1 import journal_pb2
+from bench.plain_frames import frame_of_adds, operations_in
 
 RUN_TIMEOUT_S = 300.0
 SECONDS_FILE = "seconds"
@@ -55,12 +55,8 @@ def fill(bootstrap: str, topic: str, what: str, operations: int) -> int:
             producer.produce(topic, data, key=number.to_bytes(8, "big"), partition=0)
         producer.flush(TIMEOUT_S)
         return operations
-    add = journal_pb2.OperationType.ADD
     for start in range(0, operations, FRAME_OPERATIONS):
-        frame = journal_pb2.Frame(epoch=1, count=FRAME_OPERATIONS)
-        for identity in range(start, start + FRAME_OPERATIONS):
-            frame.operations.add(type=add, id=identity, kind=45, data=data)
-        producer.produce(topic, frame.SerializeToString(), partition=0)
+        producer.produce(topic, frame_of_adds(range(start, start + FRAME_OPERATIONS), data), partition=0)
     producer.flush(TIMEOUT_S)
     return operations // FRAME_OPERATIONS
 
@@ -134,10 +130,10 @@ def add_frame_agent(app: faust.App, topic: str, count: int, bootstrap: str, dire
 
 def apply_frame(raw: bytes, database: Rdict, producer: Producer, rows_topic: str) -> None:
     batch = WriteBatch(raw_mode=True)
-    for operation in journal_pb2.Frame.FromString(raw).operations:
-        key = operation.id.to_bytes(8, "big")
-        batch.put(key, operation.data)
-        producer.produce(rows_topic, operation.data, key, 0)
+    for _, record_id, _, data in operations_in(raw):
+        key = record_id.to_bytes(8, "big")
+        batch.put(key, data)
+        producer.produce(rows_topic, data, key, 0)
     database.write(batch)
     producer.poll(0)
 

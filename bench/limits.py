@@ -31,9 +31,10 @@ from confluent_kafka.aio import AIOProducer
 from confluent_kafka.cimpl import NewTopic
 from rocksdict import Options, Rdict, WriteBatch
 
+from bench.plain_frames import operations_in
 from bench.scene import RUN_TIMEOUT_S, TIMEOUT_S
 from bench.workload import produce_patiently
-from journal.v1.journal_pb2 import ADD, DELETE, UPDATE, Frame
+from journal.v1.journal_pb2 import ADD, DELETE, UPDATE
 
 PRODUCER = {
     "acks": "all",
@@ -188,19 +189,15 @@ def _fold_frame(message: Message, database: Rdict, producer: Producer, table: st
     put, delete = batch.put, batch.delete
     rows: list[dict[str, bytes | None]] = []
     place = (message.offset() or 0).to_bytes(8, "big")
-    for index, op in enumerate(Frame.FromString(message.value() or b"").operations):
-        kind = op.type
-        key = op.id.to_bytes(8, "big")
-        if kind == ADD:
-            value = op.SerializeToString()
+    for index, (type_, record_id, kind, data) in enumerate(operations_in(message.value() or b"")):
+        key = record_id.to_bytes(8, "big")
+        if type_ in (ADD, UPDATE):
+            if type_ == UPDATE:
+                key += place + index.to_bytes(4, "big")
+            value = bytes((type_, kind)) + data
             put(key, value)
             rows.append({"key": key, "value": value})
-        elif kind == UPDATE:
-            key += place + index.to_bytes(4, "big")
-            value = op.SerializeToString()
-            put(key, value)
-            rows.append({"key": key, "value": value})
-        elif kind == DELETE:
+        elif type_ == DELETE:
             delete(key)
             rows.append({"key": key, "value": None})
     database.write(batch)
