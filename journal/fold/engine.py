@@ -30,7 +30,7 @@ from journal.v1.journal_pb2 import (
     Operation,
     Skipped,
 )
-from journal.wire.frames import Frame, Run
+from journal.wire.frames import Frame, FrameRun
 from journal.wire.keys import mark_key, skipped_key
 from journal.wire.operations import IN_TRANSACTION
 from journal.wire.rows import mark_name, record_rows, update_rows
@@ -153,13 +153,13 @@ class Fold:
         self.mark.applied += applied
         self.mark.rejected += frame.count - applied
 
-    def _apply_run(self, offset: int, frame: Frame, run: Run) -> int:
+    def _apply_run(self, offset: int, frame: Frame, run: FrameRun) -> int:
         """Apply neighbouring operations of one type; returns how many were allowed."""
         if self._told is None and not (run.rank == ADD and self._told_kinds):
             return self._apply_each(offset, frame, run)
         applied = 0
         for index in range(run.begin, run.end):
-            if not self._apply_each(offset, frame, Run(run.rank, index, index + 1)):
+            if not self._apply_each(offset, frame, FrameRun(run.rank, index, index + 1)):
                 continue
             applied += 1
             if self._told is not None:
@@ -168,7 +168,7 @@ class Fold:
                 self._told_added.append((frame.ids[index], frame.kinds[index], frame.data[index], offset))
         return applied
 
-    def _apply_each(self, offset: int, frame: Frame, run: Run) -> int:
+    def _apply_each(self, offset: int, frame: Frame, run: FrameRun) -> int:
         table, (rank, begin, end) = self._records, run
         ids = frame.ids[begin:end]
         if rank == ADD:

@@ -26,7 +26,7 @@ _FALSE_AND_TRUE = bytes((0, 1))
 _EQUAL = re.compile(rb"(.)\1*", re.DOTALL)
 
 
-class Run(NamedTuple):
+class FrameRun(NamedTuple):
     """Neighbouring operations of one rank, from index `begin` to before `end`. The rank is their type, or
     IN_TRANSACTION."""
 
@@ -85,13 +85,13 @@ class Frame:
         """The nonce of a frame that holds an epoch marker; empty for any other frame."""
         return self.data[0] if self.types[:1] == _MARKER else b""
 
-    def runs(self) -> Iterator[Run]:
+    def runs(self) -> Iterator[FrameRun]:
         """The operations in their order, as runs."""
         ranks = self.types
         if self.txs:
             ranks = bytes(IN_TRANSACTION if tx else type_ for type_, tx in zip(ranks, self.txs, strict=True))
         for match in _EQUAL.finditer(ranks):
-            yield Run(match[0][0], *match.span())
+            yield FrameRun(match[0][0], *match.span())
 
     def operation(self, index: int) -> Operation:
         return Operation(
