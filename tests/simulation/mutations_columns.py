@@ -10,7 +10,7 @@ from journal.append.operations import Append
 from journal.fold.engine import Fold
 from journal.fold.updates import UpdateTable
 from journal.v1.journal_pb2 import ADD, COMMIT, UPDATE
-from journal.wire.frames import Frame, Run
+from journal.wire.frames import Frame, FrameRun
 from journal.wire.operations import FrameOperations
 from tests.simulation.mutations import Patch, mutation
 
@@ -65,7 +65,7 @@ def replaceable_updates_in_runs_pile_up() -> list[Patch]:
     """A replaceable update is kept beside the one that it replaces."""
     each = Fold._apply_each
 
-    def piling_up(self: Any, offset: int, frame: Frame, run: Run) -> int:
+    def piling_up(self: Any, offset: int, frame: Frame, run: FrameRun) -> int:
         if run.rank != UPDATE:
             return each(self, offset, frame, run)
         before, frame.replaceable = frame.replaceable, b""
@@ -95,7 +95,7 @@ def staged_operations_take_effect_at_once() -> list[Patch]:
     runs = Frame.runs
 
     def plain(self: Any) -> Any:
-        return (Run(ADD, *run[1:]) if set(self.types[run.begin : run.end]) == {ADD} else run for run in runs(self))
+        return (FrameRun(ADD, *run[1:]) if set(self.types[run.begin : run.end]) == {ADD} else run for run in runs(self))
 
     return [(Frame, "runs", plain)]
 
