@@ -18,12 +18,11 @@ SEQUENCE_MAX = 2**51 - 1
 that are never in the journal; the bit above them marks ids that stores of a chain issue."""
 
 FRAME_OVERHEAD_BYTES = 512
-"""An upper bound for the bytes of a frame's header: two varints of ten bytes for each field, a uuid, and a node name of
-200 bytes."""
+"""An upper bound for the bytes of a frame's header: varints of ten bytes, a uuid, a node name of 200 bytes, and what
+stands before each column."""
 
 OPERATION_OVERHEAD_BYTES = 64
-"""An upper bound for the bytes of an operation besides its data: three 10-byte varints, the small fields, tags and
-lengths."""
+"""An upper bound for the bytes of an operation besides its data: its values in all other columns."""
 
 SKIPPED_OVERHEAD_BYTES = 4096
 """An upper bound for the bytes that a `skipped` row adds to the record it keeps: the reason, the operator's name and

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from journal.v1.journal_pb2 import ADD, COMMIT, DELETE, MARKER, PREPARE, ROLLBACK, UPDATE, Frame, Operation
+from journal.v1.journal_pb2 import ADD, COMMIT, DELETE, PREPARE, ROLLBACK, UPDATE, Operation
 from tests.chaos.history import digest
+from tests.support.frames import ReadFrame, read_frame
 
 MAGIC = 0x314C4A4B
 _SETTLING = {PREPARE: "prepare", COMMIT: "commit", ROLLBACK: "rollback"}
@@ -127,9 +128,10 @@ class WalFold:
 
     def take(self, offset: int, value: bytes | None) -> None:
         """One record of the WAL."""
-        frame = Frame.FromString(value or b"")
+        frame = read_frame(value)
+        head = frame.message
         self.offset = offset
-        if frame.magic != MAGIC or frame.journal != self._journal or frame.count != len(frame.operations):
+        if head.magic != MAGIC or head.journal != self._journal or head.count != len(frame.operations):
             self._fault("is not a frame of this journal")
         elif frame.epoch < self.epoch:
             self.stale[frame.epoch] |= {self._stale_key(op) for op in frame.operations}
@@ -139,8 +141,8 @@ class WalFold:
             for index, op in enumerate(frame.operations):
                 self._apply(frame.epoch, op, (offset, index, 0))
 
-    def _check_header(self, frame: Frame) -> None:
-        marks_epoch = [op.type for op in frame.operations] == [MARKER]
+    def _check_header(self, frame: ReadFrame) -> None:
+        marks_epoch = frame.is_marker
         if frame.previous != self._number or frame.number != self._number + 1:
             self._fault(f"is frame {frame.number} after {frame.previous}, and follows frame {self._number}")
         if frame.group < self._group:

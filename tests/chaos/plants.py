@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from journal.v1.journal_pb2 import ADD, COMMIT, DELETE, MARKER, PREPARE, Frame, Operation
+from journal.v1.journal_pb2 import ADD, COMMIT, DELETE, PREPARE, Operation
 from tests.chaos.checker import Evidence, Kind
 from tests.chaos.history import Activation, digest
+from tests.support.build import rebuilt
+from tests.support.frames import ReadFrame, read_frame
 
 STRANGE = b"nobody wrote this"
 RECORD_KEY_BYTES = 9
@@ -39,13 +41,13 @@ class Run:
 
     # ---- finding -----------------------------------------------------------------------------------------------------
 
-    def frames(self) -> Iterator[tuple[int, int, Frame]]:
+    def frames(self) -> Iterator[tuple[int, int, ReadFrame]]:
         """Shard, place in its WAL, and frame: the newest first."""
         for shard, wal in enumerate(self.evidence.wal):
             for place in reversed(range(len(wal))):
-                yield shard, place, Frame.FromString(wal[place][1] or b"")
+                yield shard, place, read_frame(wal[place][1])
 
-    def find(self, wanted: Callable[[Operation], bool]) -> tuple[int, int, Frame, int]:
+    def find(self, wanted: Callable[[Operation], bool]) -> tuple[int, int, ReadFrame, int]:
         """The newest plain operation of the kind, in the last frame that has one."""
         for shard, place, frame in self.frames():
             for index in reversed(range(len(frame.operations))):
@@ -65,12 +67,10 @@ class Run:
     def last(self) -> Activation:
         return self.activations[max(self.activations)]
 
-    def put(self, shard: int, place: int, frame: Frame, operations: list[Operation]) -> None:
+    def put(self, shard: int, place: int, frame: ReadFrame, operations: list[Operation]) -> None:
         """A frame in its place, with other operations."""
-        del frame.operations[:]
-        frame.operations.extend(operations)
-        frame.count = len(operations)
-        self.evidence.wal[shard][place] = self.evidence.wal[shard][place][0], frame.SerializeToString()
+        value = rebuilt(frame.message, operations).SerializeToString()
+        self.evidence.wal[shard][place] = self.evidence.wal[shard][place][0], value
 
 
 def _first(found: Iterable[T]) -> T:
@@ -104,7 +104,7 @@ def _partial(run: Run) -> None:
 def _order(run: Run) -> None:
     """Two frames have changed what they hold."""
     adds = run.acknowledged_adds()
-    found: list[tuple[int, int, Frame, int]] = []
+    found: list[tuple[int, int, ReadFrame, int]] = []
     for shard, place, frame in run.frames():
         found = [one for one in found if one[0] == shard and one[2].epoch == frame.epoch]
         for index in reversed(range(len(frame.operations))):
@@ -151,10 +151,10 @@ def _behind_marker(run: Run) -> None:
     """The last acknowledged operations of an epoch stand behind the next one's marker."""
     adds = run.acknowledged_adds()
     for shard, place, frame in run.frames():
-        if place and [op.type for op in frame.operations] == [MARKER] and frame.epoch > 1:
+        if place and frame.is_marker and frame.epoch > 1:
             wal = run.evidence.wal[shard]
             for earlier in reversed(range(place)):
-                before = Frame.FromString(wal[earlier][1] or b"")
+                before = read_frame(wal[earlier][1])
                 if any(op.type == ADD and digest(op.data) in adds for op in before.operations):
                     moved, marker = wal[earlier], wal[place]
                     wal[earlier], wal[place] = (moved[0], marker[1]), (marker[0], moved[1])
@@ -245,14 +245,14 @@ def _wal(run: Run) -> None:
             del run.evidence.wal[shard][place]
             return
     shard, place, frame = next(run.frames())
-    frame.number += 1
+    frame.message.number += 1
     run.put(shard, place, frame, list(frame.operations))
 
 
 def _marker(run: Run) -> None:
     """A shard has no marker of the last epoch, nor what follows it."""
     for shard, place, frame in run.frames():
-        if frame.epoch == run.last().epoch and [op.type for op in frame.operations] == [MARKER]:
+        if frame.epoch == run.last().epoch and frame.is_marker:
             del run.evidence.wal[shard][place:]
             return
     raise LookupError("the last activation has no marker")

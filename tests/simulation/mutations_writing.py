@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import journal.activate.claiming
@@ -257,10 +259,15 @@ def nonce_is_ignored() -> list[Patch]:
             return Standing.OWN
         return Standing.OLDER if counter.epoch < claim.epoch else Standing.NEWER
 
+    class WithoutNonces(WalReader):
+        def frames(self, *where: Any) -> Iterator[Any]:
+            for offset, frame in super().frames(*where):
+                yield offset, SimpleNamespace(epoch=frame.epoch, number=frame.number, nonce=b"")
+
     return [
         (journal.wal.fencing, "standing_of", standing),
         (journal.activate.gate, "standing_of", standing),
-        (journal.wal.read_back, "nonce_of", lambda frame: b""),
+        (journal.wal.read_back, "WalReader", WithoutNonces),
     ]
 
 

@@ -20,7 +20,7 @@ from journal.topics.control_keys import EPOCH_KEY, IDENTITY_KEY, control_row
 from journal.topics.names import control_topic, table_topic, wal_topic
 from journal.v1.journal_pb2 import Epoch, Identity, Mark
 from journal.wal.config import WriterConfig
-from journal.wire.frames import FORMAT, MAGIC, decode_frame, nonce_of
+from journal.wire.frames import FORMAT, MAGIC, decode_frame
 from journal.wire.keys import mark_key
 from journal.wire.rows import mark_name
 from tests.simulation.broker import Answer, Instance, SimulatedBroker
@@ -143,7 +143,7 @@ class Activations:
             for record in self.records(shard):
                 frame = decode_frame(record.value, JOURNAL, shard, SHARDS)
                 mark.offset, mark.number, mark.group, mark.epoch = record.offset, frame.number, frame.group, frame.epoch
-                mark.nonce = nonce_of(frame) or mark.nonce
+                mark.nonce = frame.nonce or mark.nonce
             write_mark(self.broker, mark)
 
     def records(self, shard: int) -> list[LogRecord]:

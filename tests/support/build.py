@@ -18,6 +18,7 @@ from journal.v1.journal_pb2 import (
     Operation,
     Skipped,
 )
+from journal.v1.journal_pb2 import Frame as FrameMessage
 from journal.wire.frames import FORMAT, MAGIC, Frame
 
 JOURNAL = bytes(range(16))
@@ -112,6 +113,21 @@ def frame(
             shards=_numbers("I", [op.shards for op in operations]),
             data=b"".join(op.data for op in operations),
         )
+    )
+
+
+def rebuilt(head: FrameMessage, operations: Iterable[Operation]) -> BuiltFrame:
+    """A frame with the header of another one, and these operations."""
+    return frame(
+        head.number,
+        *operations,
+        epoch=head.epoch,
+        node=head.node,
+        group=head.group,
+        previous=head.previous,
+        last=head.last,
+        issued=head.issued,
+        journal=head.journal,
     )
 
 

@@ -13,11 +13,11 @@ from journal.limits import Limits
 from journal.load.accepted_load import load_stored
 from journal.load.loading import Loader
 from journal.table.replica import Replica
-from journal.v1.journal_pb2 import Frame, Mark
+from journal.v1.journal_pb2 import Mark
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.kafka import SimulatedKafka
 from tests.simulation.timeline import Timeline
-from tests.support.build import JOURNAL, START_MS, DictBase
+from tests.support.build import JOURNAL, START_MS, BuiltFrame, DictBase
 from tests.support.children.loaders import KeptState
 from tests.support.fold import take_entry
 from tests.support.golden import WalEntry
@@ -81,7 +81,7 @@ class FollowedTable:
 
     # ---- the worker ------------------------------------------------------------------------------------------
 
-    def apply(self, offset: int, frame: Frame, shard: int = 0) -> None:
+    def apply(self, offset: int, frame: BuiltFrame, shard: int = 0) -> None:
         self.folds[shard].apply(offset, START_MS + offset, frame)
 
     def take(self, entry: WalEntry, shard: int = 0) -> None:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from journal.v1.journal_pb2 import Frame, Operation
-from tests.support.build import BuiltFrame, frame
 
 
 @dataclass(slots=True)
@@ -73,19 +72,3 @@ def read_frame(value: bytes | None) -> ReadFrame:
         for type_, record_id, kind, begin, end, subject, replaceable, tx, covers, shards in columns
     ]
     return ReadFrame(message, operations)
-
-
-def rebuilt(read: ReadFrame) -> BuiltFrame:
-    """The frame with the operations that it has now."""
-    head = read.message
-    return frame(
-        head.number,
-        *read.operations,
-        epoch=head.epoch,
-        node=head.node,
-        group=head.group,
-        previous=head.previous,
-        last=head.last,
-        issued=head.issued,
-        journal=head.journal,
-    )

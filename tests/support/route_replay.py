@@ -7,12 +7,12 @@ from typing import Any
 
 from journal.config import Settings
 from journal.topics.control_rows import ControlRows
-from journal.v1.journal_pb2 import Frame, Identity, SkipRequest, Trim
+from journal.v1.journal_pb2 import Identity, SkipRequest, Trim
 from streams.routes.replay import RouteReplay
 from streams.routes.replay_range import ReplayRange
 from streams.routes.targets import Sizes
 from tests.simulation.kafka import SimulatedKafka
-from tests.support.build import JOURNAL
+from tests.support.build import JOURNAL, BuiltFrame
 from tests.support.routes import DEAD, NAME, OUT, RoutesWorld
 
 ALL = ReplayRange()
@@ -21,7 +21,7 @@ ALL = ReplayRange()
 class ReplayWorld(RoutesWorld):
     """What the worker sent is left out of account by `replayed`."""
 
-    def __init__(self, frames: Iterable[tuple[int, int, Frame]], *routes: Any, **more: Any) -> None:
+    def __init__(self, frames: Iterable[tuple[int, int, BuiltFrame]], *routes: Any, **more: Any) -> None:
         super().__init__(frames, *routes, **more)
         self.skips: dict[tuple[int, int], SkipRequest] = {}
         self.trims: dict[int, Trim] = {}

@@ -14,7 +14,7 @@ from journal.routing.config import RoutingConfig
 from journal.store.message_records import encode_message
 from journal.store.model import Message, Value
 from journal.topics.names import control_topic, table_topic, wal_topic
-from journal.v1.journal_pb2 import Frame, Mark, Operation
+from journal.v1.journal_pb2 import Mark, Operation
 from journal.v1.store_pb2 import CHUNK, MESSAGE
 from journal.wire.keys import mark_key
 from streams.routes.targets import Sizes
@@ -27,7 +27,7 @@ from tests.simulation.disk import Disk, SimulatedStore
 from tests.simulation.faults import Faults, SimulatedCrash
 from tests.simulation.kafka import SimulatedKafka
 from tests.simulation.timeline import Timeline
-from tests.support.build import JOURNAL, add
+from tests.support.build import JOURNAL, BuiltFrame, add
 from tests.support.shards import shard_config
 
 NAME = "j"
@@ -62,7 +62,7 @@ class RoutesWorld:
 
     def __init__(
         self,
-        frames: Iterable[tuple[int, int, Frame]],
+        frames: Iterable[tuple[int, int, BuiltFrame]],
         *routes: dict[str, Any],
         faults: Faults | None = None,
         topics: Mapping[str, Mapping[str, str]] | None = None,

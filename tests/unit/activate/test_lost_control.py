@@ -9,7 +9,7 @@ from journal.topics.control_keys import EPOCH_KEY, control_row
 from journal.topics.control_reading import read_control
 from journal.topics.names import writer_id
 from journal.v1.journal_pb2 import Epoch, Mark
-from journal.wire.frames import decode_frame, nonce_of
+from journal.wire.frames import decode_frame
 from tests.support.activations import CONTROL, LIMIT_S, SHARDS, TABLE, WAL, Activations, fails, write_mark
 from tests.support.build import JOURNAL
 from tests.support.deposed import write_anew
@@ -117,7 +117,7 @@ def test_a_lost_marker_is_no_case_for_the_repair_while_another_shard_lost_what_i
     frame = decode_frame(marker.value, JOURNAL, 1, SHARDS)
     write_mark(
         scene.broker,
-        Mark(shard=1, offset=marker.offset, number=frame.number, group=frame.group, epoch=2, nonce=nonce_of(frame)),
+        Mark(shard=1, offset=marker.offset, number=frame.number, group=frame.group, epoch=2, nonce=frame.nonce),
     )
     scene.lose_wal(0, keep=2)
     scene.lose_wal(1, keep=1)

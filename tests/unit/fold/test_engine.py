@@ -6,9 +6,10 @@ import pytest
 
 from journal.errors import FrameError, GapError
 from journal.fold.engine import Fold
-from journal.v1.journal_pb2 import Frame, Mark, Operation, Skipped, Updates
+from journal.v1.journal_pb2 import Mark, Operation, Skipped, Updates
 from journal.wire.keys import RowType, mark_key, record_key, row_type, skipped_key, updates_key
 from tests.support.build import (
+    BuiltFrame,
     DictBase,
     add,
     commit,
@@ -61,7 +62,7 @@ def test_a_frame_that_skips_numbers_is_a_gap_and_changes_nothing() -> None:
 @pytest.mark.parametrize(
     "bad", [frame(3, add(2), epoch=2), frame(3, marker()), frame(3, epoch=2)], ids=["operations", "again", "heartbeat"]
 )
-def test_an_epoch_begins_with_its_marker_and_has_no_other(bad: Frame) -> None:
+def test_an_epoch_begins_with_its_marker_and_has_no_other(bad: BuiltFrame) -> None:
     fold = fold_of([add(1)])
     before = fold.changes()
     with pytest.raises(FrameError):

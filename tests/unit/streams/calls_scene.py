@@ -7,7 +7,6 @@ import socket
 import struct
 import threading
 import time
-from array import array
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
@@ -15,19 +14,15 @@ from functools import partial
 from typing import Any
 
 import pytest
-from journal.fold.sorted_frame import SortedFrame
-from journal.fold.sorting import sort_frame
 
 from journal.errors import (
     CorruptionError,
     GapError,
 )
-from journal.v1.journal_pb2 import Frame
 from streams.agents.agents import in_daemon_thread
 from streams.reading.calls import BUSY_TICK_S, CalledShell, Channel, Inbox, ShellAnswers
-from streams.reading.records import Prepared
+from streams.reading.records import Record
 from streams.reading.shell import WorkerShell
-from tests.support.build import JOURNAL
 
 LIMIT_S = 20.0
 LARGE_BYTES = 9 * 1024 * 1024
@@ -42,7 +37,6 @@ class NotingShell(WorkerShell):
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
         self.offsets: dict[int, int] = {}
-        self.wanted: set[int] = set()
         self.sought: dict[int, int] = {}
         self.marks: dict[int, int] = {}
         self.tick_s = 0.5
@@ -77,13 +71,10 @@ class NotingShell(WorkerShell):
     def revoked(self, shards: Collection[int]) -> None:
         self._note("revoked", list(shards))
 
-    def frames(self, shard: int, records: Sequence[Prepared]) -> None:
+    def frames(self, shard: int, records: Sequence[Record]) -> None:
         self._note("frames", shard, records)
         if self.is_busy:
             assert self._takes.acquire(timeout=LIMIT_S)
-
-    def unsorted(self) -> Collection[int]:
-        return self.wanted
 
     def unreadable(self, shard: int, error: CorruptionError) -> None:
         self._note("unreadable", shard, error)
@@ -145,7 +136,7 @@ class Sides:
         """Shard and offset of each record that the shell was given, in this order."""
         return [(shard, offset) for shard, records in self.shell.named("frames") for offset, _, _ in records]
 
-    def received(self, *values: bytes | SortedFrame) -> list[bytes | SortedFrame]:
+    def received(self, *values: bytes) -> list[bytes]:
         """These, the values of a shard's records, as they come to the shell."""
         self.called.frames(3, [(2 * n, 100 + n, value) for n, value in enumerate(values)])
         self.settle()
@@ -182,21 +173,6 @@ def connected() -> Iterator[tuple[socket.socket, Channel]]:
 def message(*content: Any) -> bytes:
     data = marshal.dumps(content)
     return SIZE.pack(len(data)) + data
-
-
-def comparable(value: bytes | SortedFrame) -> bytes | tuple[Any, ...]:
-    """Ids as numbers, whichever way they came, and runs as tuples."""
-    if isinstance(value, bytes):
-        return value
-    return (*value[:-1], [tuple(numbers(part) for part in run) for run in value.runs])
-
-
-def numbers(part: Any) -> list[Any]:
-    return part if isinstance(part, list) else list(array("q", part))
-
-
-def sorted_of(value: Frame, offset: int = 0) -> SortedFrame:
-    return sort_frame(value.SerializeToString(), offset, JOURNAL, 0, 1)
 
 
 CALLS: dict[str, Callable[[CalledShell], object]] = {

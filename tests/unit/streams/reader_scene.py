@@ -21,7 +21,6 @@ from journal.embedded.process import wait_until
 from journal.v1.journal_pb2 import Identity
 from streams.agents.agents import in_daemon_thread
 from streams.reading import reader as module
-from streams.reading.app import Prepare
 from streams.reading.calls import CallsEnded, Channel, ShellAnswers
 from streams.reading.group_settings import GroupSettings
 from streams.reading.reader import ReaderProcess, read_for_parent
@@ -202,7 +201,7 @@ def is_alive(pid: int) -> bool:
     return True
 
 
-Serves = Callable[[WorkerShell, GroupSettings, Prepare], Awaitable[None]]
+Serves = Callable[[WorkerShell, GroupSettings], Awaitable[None]]
 
 
 class ReaderChild:
@@ -232,9 +231,8 @@ class ReaderChild:
             settings: GroupSettings,
             stop: asyncio.Event,
             started: Callable[[], None],
-            prepare: Prepare,
         ) -> None:
-            await serves(shell, settings, prepare)
+            await serves(shell, settings)
 
         self._monkeypatch.setattr("streams.reading.app.serve", serve)
         return in_daemon_thread(partial(read_for_parent, self._theirs.detach()))
@@ -243,7 +241,7 @@ class ReaderChild:
         chosen = SETTINGS.model_dump(
             include={"bootstrap_servers", "journal", "node", "session_timeout_ms", "client_properties"}
         )
-        self.channel.send((chosen | about, NAME, JOURNAL, SHARDS))
+        self.channel.send((chosen | about, NAME, SHARDS))
 
     def answer(self) -> None:
         """One call. Raises CallsEnded."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from journal.fold.sorted_frame import SortedFrame
 
 from journal.errors import (
     CorruptionError,
@@ -12,8 +11,8 @@ from journal.errors import (
     GapError,
 )
 from streams.reading.calls import CallsEnded
-from tests.support.build import NONCE, add, commit, delete, frame, marker, replace, update, wal
-from tests.unit.streams.calls_scene import CALLS, LIMIT_S, Sides, comparable, numbers, sorted_of
+from tests.support.build import add, delete, marker, wal
+from tests.unit.streams.calls_scene import CALLS, LIMIT_S, Sides
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -43,41 +42,6 @@ def test_records_arrive_as_they_lie_in_the_wal(sides: Sides) -> None:
     assert sides.received(*values, b"", b"garbage") == [*values, b"", b"garbage"]
 
 
-def test_sorted_records_arrive_with_all_that_was_found_of_them(sides: Sides) -> None:
-    given = sorted_of(frame(2, add(1, b"one"), add(2), update(3, b"u"), delete(4), add(2**40)), 8)
-    (received,) = sides.received(given)
-    assert isinstance(received, SortedFrame)
-    assert comparable(received) == comparable(given)
-    assert (received.number, received.previous, received.operations, received.nonce) == (2, 1, 5, b"")
-    ((added, added_rows, updated, _, deleted, others),) = received.runs
-    assert [numbers(ids) for ids in (added, updated, deleted)] == [[1, 2, 2**40], [3], [4]]
-    assert added_rows == given.runs[0].added_rows
-    assert others == []
-
-
-def test_a_sorted_frame_of_several_runs_with_transactions_and_replaceable_updates_arrives_whole(sides: Sides) -> None:
-    operations = [add(1), update(1, b"u"), replace(1, b"r"), add(2, tx=9), commit(9, 1), delete(1), delete(3)]
-    given = sorted_of(frame(2, *operations, epoch=7, node="näme", group=11, last=False, issued=5), 6)
-    assert len(given.runs) > 2
-    (received,) = sides.received(given)
-    assert comparable(received) == comparable(given)
-
-
-def test_an_epochs_sorted_marker_arrives_with_its_nonce(sides: Sides) -> None:
-    given = sorted_of(frame(1, marker(NONCE), epoch=3))
-    (received,) = sides.received(given)
-    assert isinstance(received, SortedFrame)
-    assert received == given
-    assert (received.epoch, received.nonce, received.runs) == (3, NONCE, [])
-
-
-def test_sorted_records_and_others_come_in_their_order(sides: Sides) -> None:
-    first, second, third = (each for _, _, each in wal([marker()], [add(1)], [delete(1)]))
-    given = (sorted_of(first), second.SerializeToString(), b"garbage", sorted_of(third, 4))
-    received = sides.received(*given)
-    assert [comparable(each) for each in received] == [comparable(each) for each in given]
-
-
 def test_a_call_with_no_records_arrives(sides: Sides) -> None:
     assert sides.received() == []
 
@@ -105,23 +69,23 @@ def test_a_tick_says_when_the_next_one_is_wanted_and_what_to_seek_which_is_told_
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_each_answer_says_what_is_applied_and_which_shards_are_wanted_unsorted(sides: Sides, name: str) -> None:
+def test_each_answer_says_what_is_applied(sides: Sides, name: str) -> None:
     called, shell = sides.called, sides.shell
-    assert (called.applied(), set(called.unsorted())) == ({}, set())
-    shell.marks, shell.wanted = {0: 12, 6: 2**50}, {1, 4}
+    assert called.applied() == {}
+    shell.marks = {0: 12, 6: 2**50}
     CALLS[name](called)
-    assert (called.applied(), set(called.unsorted())) == ({0: 12, 6: 2**50}, {1, 4})
-    shell.marks, shell.wanted = {}, set()
-    assert (called.applied(), set(called.unsorted())) == ({0: 12, 6: 2**50}, {1, 4})
+    assert called.applied() == {0: 12, 6: 2**50}
+    shell.marks = {}
+    assert called.applied() == {0: 12, 6: 2**50}
     called.tick()
-    assert (called.applied(), set(called.unsorted())) == ({}, set())
+    assert called.applied() == {}
 
 
-def test_the_answer_to_frames_says_what_is_applied_and_which_shards_are_wanted_unsorted(sides: Sides) -> None:
-    sides.shell.marks, sides.shell.wanted = {0: 12}, {1}
+def test_the_answer_to_frames_says_what_is_applied(sides: Sides) -> None:
+    sides.shell.marks = {0: 12}
     sides.post(0, 11)
     sides.settle()
-    assert (sides.called.applied(), set(sides.called.unsorted())) == ({0: 12}, {1})
+    assert sides.called.applied() == {0: 12}
     assert len(sides.shell.named("tick")) == 1
 
 

@@ -12,7 +12,6 @@ from journal.errors import (
     DisconnectedError,
 )
 from streams.reading.calls import BUSY_TICK_S, CalledShell, Channel, Inbox, ShellAnswers
-from tests.support.build import add, frame
 from tests.unit.streams.calls_scene import (
     CALLS,
     LARGE_BYTES,
@@ -21,10 +20,8 @@ from tests.unit.streams.calls_scene import (
     NotingShell,
     Sides,
     beside,
-    comparable,
     connected,
     message,
-    sorted_of,
 )
 
 pytestmark = pytest.mark.timeout(30)
@@ -37,9 +34,6 @@ def test_a_message_may_be_larger_than_what_is_received_into_and_small_ones_follo
     large = bytes(range(256)) * (LARGE_BYTES // 256)
     assert sides.received(large) == [large]
     assert sides.received(b"small") == [b"small"]
-    row = sorted_of(frame(2, add(1, large)))
-    (received,) = sides.received(row)
-    assert comparable(received) == comparable(row)
 
 
 def test_what_was_received_stays_as_it_was_when_more_is_received() -> None:

@@ -18,7 +18,6 @@ from tests.simulation.disk import Disk, SimulatedStore
 from tests.simulation.faults import Faults
 from tests.simulation.kafka import SimulatedKafka
 from tests.simulation.timeline import Timeline
-from tests.support.as_written import as_written
 from tests.support.build import add, marker, wal
 from tests.support.shards import shard_config
 
@@ -60,7 +59,7 @@ class PackingScene:
         broker = SimulatedBroker(timeline, Faults())
         for topic in (wal_topic(NAME), table_topic(NAME)):
             broker.create_topic(topic, 1, 1, {})
-        records = [(offset, stamp, as_written(frame)) for offset, stamp, frame in wal([marker()], [add(1)])]
+        records = [(offset, stamp, frame.SerializeToString()) for offset, stamp, frame in wal([marker()], [add(1)])]
         broker.write(wal_topic(NAME), 0, [(None, value) for _, _, value in records])
         self.disk = Disk()
         log = broker.log(table_topic(NAME), 0)

@@ -7,35 +7,29 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from journal.fold.sorted_frame import SortedFrame
-from journal.fold.sorting import sort_frame
 
 from journal.cli.worker.reader import reader_command
 from journal.embedded.process import wait_until
 from journal.errors import KafkaRefusedError, KafkaUnavailableError
 from streams.reading import reader as module
-from streams.reading.app import Prepare
 from streams.reading.group_settings import GroupSettings, group_settings
 from streams.reading.reader import NICE, ReaderProcess
-from streams.reading.records import Prepared
 from streams.reading.shell import WorkerShell
-from tests.support.build import JOURNAL, add, marker, wal
 from tests.unit.streams.reader_scene import LIMIT_S, NAME, SETTINGS, SHARDS, ReaderChild, ReaderParent
 
 pytestmark = pytest.mark.timeout(60)
 
 
-async def nothing(shell: WorkerShell, settings: GroupSettings, prepare: Prepare) -> None: ...
+async def nothing(shell: WorkerShell, settings: GroupSettings) -> None: ...
 
 
 def test_a_reader_reads_what_its_parent_has_told_it_and_says_when_it_is_done(child: ReaderChild) -> None:
     found: list[GroupSettings] = []
 
-    async def serves(shell: WorkerShell, settings: GroupSettings, prepare: Prepare) -> None:
+    async def serves(shell: WorkerShell, settings: GroupSettings) -> None:
         found.append(settings)
 
     reading = child.start(serves)
@@ -49,7 +43,7 @@ def test_a_reader_reads_what_its_parent_has_told_it_and_says_when_it_is_done(chi
 
 
 def test_a_reader_calls_its_parents_shell(child: ReaderChild) -> None:
-    async def serves(shell: WorkerShell, settings: GroupSettings, prepare: Prepare) -> None:
+    async def serves(shell: WorkerShell, settings: GroupSettings) -> None:
         shell.assigned([1, 3])
         assert shell.tick() == child.shell.tick_s
         shell.stop()
@@ -65,7 +59,7 @@ def test_a_reader_calls_its_parents_shell(child: ReaderChild) -> None:
 
 @pytest.mark.parametrize("error", [KafkaRefusedError("not authorised"), KafkaUnavailableError("no broker")])
 def test_a_reader_tells_its_parent_what_ended_it(child: ReaderChild, error: Exception) -> None:
-    async def serves(shell: WorkerShell, settings: GroupSettings, prepare: Prepare) -> None:
+    async def serves(shell: WorkerShell, settings: GroupSettings) -> None:
         raise error
 
     reading = child.start(serves)
@@ -73,44 +67,6 @@ def test_a_reader_tells_its_parent_what_ended_it(child: ReaderChild, error: Exce
     found = child.end_of()
     assert (type(found), str(found)) == (type(error), str(error))
     reading.result(LIMIT_S)
-
-
-def test_frames_are_sorted_but_those_of_shards_that_want_them_as_they_are_and_what_is_none(child: ReaderChild) -> None:
-    given = [(offset, stamp, each.SerializeToString()) for offset, stamp, each in wal([marker()], [add(SHARDS)])]
-    garbage = (9, 1, b"garbage")
-    found: list[Sequence[Prepared]] = []
-
-    async def serves(shell: WorkerShell, settings: GroupSettings, prepare: Prepare) -> None:
-        found.append(prepare(0, [*given, garbage]))
-        shell.tick()
-        found.append(prepare(0, given))
-        found.append(prepare(1, given[:1]))
-
-    reading = child.start(serves)
-    child.tell()
-    child.shell.wanted = {0}
-    child.answer()
-    assert child.end_of() is None
-    reading.result(LIMIT_S)
-    in_order = [(offset, stamp, sort_frame(value, offset, JOURNAL, 0, SHARDS)) for offset, stamp, value in given]
-    assert found[0] == [*in_order, garbage]
-    assert found[1] == given
-    ((_, _, other),) = found[2]
-    assert isinstance(other, SortedFrame)
-
-
-def test_a_frame_of_another_shard_is_none(child: ReaderChild) -> None:
-    given = [(offset, stamp, each.SerializeToString()) for offset, stamp, each in wal([add(SHARDS)])]
-    found: list[Sequence[Prepared]] = []
-
-    async def serves(shell: WorkerShell, settings: GroupSettings, prepare: Prepare) -> None:
-        found.append(prepare(1, given))
-
-    reading = child.start(serves)
-    child.tell()
-    assert child.end_of() is None
-    reading.result(LIMIT_S)
-    assert found == [given]
 
 
 def test_a_reader_whose_parent_is_gone_before_it_was_told_anything_ends(child: ReaderChild) -> None:
@@ -121,7 +77,7 @@ def test_a_reader_whose_parent_is_gone_before_it_was_told_anything_ends(child: R
 
 
 def test_a_reader_whose_parent_is_gone_calls_in_vain_and_ends_at_the_latest_after_a_while(child: ReaderChild) -> None:
-    async def serves(shell: WorkerShell, settings: GroupSettings, prepare: Prepare) -> None:
+    async def serves(shell: WorkerShell, settings: GroupSettings) -> None:
         await asyncio.to_thread(shell.tick)
 
     reading = child.start(serves)
@@ -148,7 +104,7 @@ def test_a_parent_that_stands_still_is_gone_and_one_that_gives_signs_is_not(
         child.sign()
         return True
 
-    async def serves(shell: WorkerShell, settings: GroupSettings, prepare: Prepare) -> None:
+    async def serves(shell: WorkerShell, settings: GroupSettings) -> None:
         await asyncio.to_thread(shell.tick)
 
     monkeypatch.setattr(module, "is_readable", signed)

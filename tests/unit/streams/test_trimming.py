@@ -12,7 +12,7 @@ from journal.errors import ConfigError, KafkaUnavailableError, TrimError
 from journal.topics.control_rows import ControlRows
 from journal.v1.journal_pb2 import Archive, Identity
 from journal.wire.frames import FORMAT, MAGIC
-from streams.reading.records import Prepared
+from streams.reading.records import Record
 from streams.reading.shell import WorkerShell
 from streams.worker.trimming import GivenUp, TrimmingShell, with_trims
 from tests.simulation.broker import SimulatedBroker
@@ -33,10 +33,7 @@ class TrimmedShell(WorkerShell):
 
     def revoked(self, shards: Collection[int]) -> None: ...
 
-    def frames(self, shard: int, records: Sequence[Prepared]) -> None: ...
-
-    def unsorted(self) -> Collection[int]:
-        return ()
+    def frames(self, shard: int, records: Sequence[Record]) -> None: ...
 
     def tick(self) -> float:
         return 0.5

@@ -10,13 +10,13 @@ from journal.errors import DeadlineError, RowError
 from journal.kafka.ports import Sent
 from journal.topics.marks import MarkReader
 from journal.upkeep.stops import look_ahead
-from journal.v1.journal_pb2 import Frame, Identity, Mark
+from journal.v1.journal_pb2 import Identity, Mark
 from journal.wire.keys import mark_key, record_key
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.kafka import SimulatedKafka
 from tests.simulation.timeline import Timeline
-from tests.support.build import JOURNAL, add, frame, marker
+from tests.support.build import JOURNAL, BuiltFrame, add, frame, marker
 
 LIMIT_S = 10.0
 IDENTITY = Identity(journal=JOURNAL, name="j", shards=1)
@@ -56,8 +56,8 @@ class Topics:
         records = [(record_key(number + 1), b"row") for number in range(rows)]
         return self.write("j.table", *records, (mark_key(0), Mark(offset=offset).SerializeToString()))[-1]
 
-    def frames(self, *frames: Frame | bytes | None) -> list[int]:
-        values = [value.SerializeToString() if isinstance(value, Frame) else value for value in frames]
+    def frames(self, *frames: BuiltFrame | bytes | None) -> list[int]:
+        values = [value.SerializeToString() if isinstance(value, BuiltFrame) else value for value in frames]
         return [self.write("j.wal", (None, value))[0] for value in values]
 
     def ahead(self, mark: Mark, *skips: int) -> tuple[int, str] | None:
@@ -198,7 +198,7 @@ def test_what_can_be_applied_stops_nothing() -> None:
         (frame(2, add(3), journal=b"x" * 16), "frame of another journal"),
     ],
 )
-def test_the_first_record_that_cannot_be_applied_is_the_stop(bad: Frame | bytes | None, says: str) -> None:
+def test_the_first_record_that_cannot_be_applied_is_the_stop(bad: BuiltFrame | bytes | None, says: str) -> None:
     topics = Topics()
     first, second, _ = topics.frames(frame(1, marker()), bad, frame(2, add(1)))
     mark = Mark(offset=first, number=1, epoch=1)

@@ -31,7 +31,7 @@ from journal.wal.config import WriterConfig
 from journal.wal.fencing import Fence, always_open
 from journal.wal.reading import read_tails
 from journal.wal.writer import Writer, last_numbers
-from journal.wire.frames import decode_frame, nonce_of
+from journal.wire.frames import decode_frame
 from journal.wire.keys import mark_key
 from loaders.snapshot import SnapshotState, read_snapshot
 from tests.simulation.broker import SimulatedBroker
@@ -333,7 +333,7 @@ def test_markers_are_told_by_their_nonce(scene: Scene) -> None:
     log = scene.broker.log(WAL, 0)
     assert log is not None
     frames = [decode_frame(record.value, JOURNAL, 0, SHARDS) for record in log.fetch(0, 0, 100, committed=True)]
-    assert [nonce_of(frame) for frame in frames] == [b"own".ljust(16), b"two".ljust(16)]
+    assert [frame.nonce for frame in frames] == [b"own".ljust(16), b"two".ljust(16)]
 
 
 # ---- a read-only load ----------------------------------------------------------------------------------------------
