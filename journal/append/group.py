@@ -117,7 +117,9 @@ class Group:
         if type_ == ADD:
             self.put_add(record_id, kind, data, size)
             return
-        self._take_room(shard, size)
+        if size > self._room[shard]:
+            self._begin_frame(shard)
+        self._room[shard] -= size
         if type_ == UPDATE:
             self._last[shard].updates.extend((record_id, kind, data, subject, replaceable))
         elif type_ == DELETE:
@@ -147,11 +149,11 @@ class Group:
     ) -> None:
         """Put in an add of a new record, and an update without data. Hot path."""
         size = len(data) + 2 * OPERATION_OVERHEAD_BYTES
-        if size > self._frame_bytes_max:
+        if size > self._room[shard]:
             self.put(shard, ADD, record_id, kind, data)
             self.put(shard, UPDATE, record_id, update_kind, b"", False, subject)
             return
-        self._take_room(shard, size)
+        self._room[shard] -= size
         # a signal's handler may raise in between: an update without its add has no effect
         self._last[shard].updates.extend((record_id, update_kind, b"", subject, False))
         self._add[shard]((record_id, kind, data))
@@ -161,11 +163,11 @@ class Group:
     def put_update_and_delete(self, shard: int, record_id: int, kind: int, data: bytes, subject: int) -> None:
         """Put in an update, and the delete of its record. Hot path."""
         size = len(data) + 2 * OPERATION_OVERHEAD_BYTES
-        if size > self._frame_bytes_max:
+        if size > self._room[shard]:
             self.put(shard, UPDATE, record_id, kind, data, False, subject)
             self.put(shard, DELETE, record_id, 0, b"")
             return
-        self._take_room(shard, size)
+        self._room[shard] -= size
         last = self._last[shard]
         last.deletes[record_id] = None  # a signal's handler may raise behind it: nothing is left of a deleted record
         last.updates.extend((record_id, kind, data, subject, False))
@@ -224,12 +226,6 @@ class Group:
         self._room[shard] -= size
         self.operations += operations
         self.bytes += size
-
-    def _take_room(self, shard: int, size: int) -> None:
-        """Make sure that the shard's last frame takes this many bytes more; it may begin a frame for that."""
-        if size > self._room[shard]:
-            self._begin_frame(shard)
-        self._room[shard] -= size
 
     def _begin_frame(self, shard: int) -> None:
         frame = _Frame()

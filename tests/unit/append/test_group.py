@@ -104,7 +104,7 @@ def test_a_signal_amid_an_append_leaves_no_half_operation_and_no_half_of_a_run(r
 
 def _append_until_interrupted(group: Group, count: int) -> None:
     signal.setitimer(signal.ITIMER_REAL, 0.0004)
-    for number in range(2, 10**9):
+    for number in range(2, 10**9, count):
         if count == 1:
             group.put_add(number, 1, b"x" * 10, 10 + OPERATION_OVERHEAD_BYTES)
         else:

@@ -41,7 +41,7 @@ def test_frames_beyond_the_bound_are_sent_when_the_first_have_their_answer() -> 
             called.frames(0, [(offset, 1, b"raw")])
         one_more = beside(called.frames, 1, [(9, 1, b"raw")])
         assert [answering.receive()[:3] for _ in range(POSTED_MAX)] == [("frames", 0, 0)] * POSTED_MAX
-        answering.send((None, (1.0, {}), {}, []))
+        answering.send((None, (1.0, {}), {}))
         assert answering.receive()[:3] == ("frames", 1, 1)
         one_more.result(LIMIT_S)
 

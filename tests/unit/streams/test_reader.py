@@ -9,7 +9,6 @@ import pytest
 from journal.embedded.process import wait_until
 from journal.errors import KafkaRefusedError
 from streams.reading import reader as module
-from tests.support.build import JOURNAL
 from tests.unit.streams.reader_scene import LIMIT_S, NAME, SHARDS, ReaderParent
 
 pytestmark = pytest.mark.timeout(60)
@@ -21,8 +20,8 @@ pytestmark = pytest.mark.timeout(60)
 def test_a_reader_is_told_what_it_needs_to_know_and_nothing_else(worker: ReaderParent) -> None:
     worker.run("note(hear()); call('stop'); say('ended', '', '')").result(LIMIT_S)
     (line,) = worker.notes()
-    chosen, name, journal, shards = ast.literal_eval(line)
-    assert (name, journal, shards) == (NAME, JOURNAL, SHARDS)
+    chosen, name, shards = ast.literal_eval(line)
+    assert (name, shards) == (NAME, SHARDS)
     assert chosen == {
         "bootstrap_servers": "127.0.0.1:1",
         "journal": "orders",

@@ -14,7 +14,7 @@ from journal.kafka.ports import Sent
 from journal.process.clocks import Timing
 from journal.topics.control_keys import EPOCH_KEY, control_row
 from journal.topics.names import control_topic, table_topic, wal_topic, writer_id
-from journal.v1.journal_pb2 import ADD, Epoch, Frame, Operation
+from journal.v1.journal_pb2 import ADD, Epoch, Operation
 from journal.wal.config import WriterConfig
 from journal.wal.fencing import Fence
 from journal.wal.portion import Portion
@@ -27,6 +27,7 @@ from tests.simulation.kafka import SimulatedKafka
 from tests.simulation.producers import SimulatedTransactionalProducer
 from tests.simulation.timeline import Timeline
 from tests.support.build import JOURNAL, add, commit, frame, marker, prepare, wal
+from tests.support.frames import read_frame
 from tests.support.shards import shard_config
 
 LIMIT_S = 5.0
@@ -156,8 +157,8 @@ class Writing:
         """Ids of the records in the committed WAL."""
         log = self.broker.log(wal_topic("j"), 0)
         assert log is not None
-        frames = [Frame.FromString(record.value or b"") for record in log.fetch(0, 0, 10_000, committed=True)]
-        return [op.id for frame in frames for op in frame.operations() if op.type == ADD]
+        frames = [read_frame(record.value) for record in log.fetch(0, 0, 10_000, committed=True)]
+        return [op.id for frame in frames for op in frame.operations if op.type == ADD]
 
 
 def test_groups_that_are_too_much_for_a_transaction_are_in_the_wal_once_and_in_order_by_several() -> None:
