@@ -67,7 +67,7 @@ class Input {
 }
 
 const [VARINT, EIGHT_BYTES, SIZED, GROUP, END_OF_GROUP, FOUR_BYTES] = [0, 1, 2, 3, 4, 5]
-const GROUPS_MAX = 99
+const GROUPS_MAX = 100
 
 const text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 const int64 = value => BigInt.asIntN(64, value)
