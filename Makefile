@@ -18,7 +18,7 @@ help:  ## lists these targets
 
 $(VENV)/.done: pyproject.toml requirements.txt | .needs
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint requirements.txt --editable '.[dev,demo,spark]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint requirements.txt --editable '.[dev,demo,spark,connect]'
 	@touch $@
 
 venv: $(VENV)/.done  ## creates the virtual environment with pinned versions

@@ -23,7 +23,8 @@ FLIGHTS = (
     "import journal.cli.flights.processes; from journal.cli.flights.data import find_flights; print(find_flights())"
 )
 CHECKS = {
-    "spark": ["kafka-journal", "spark", "check", "--delta"],
+    "spark": ["kafka-journal", "spark", "check"],
+    "connect": ["python", "-c", "import pyspark.sql.connect.session"],
     "demo": ["python", "-c", FLIGHTS],
     "dev": ["pytest", "--version"],
 }

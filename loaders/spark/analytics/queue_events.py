@@ -25,7 +25,7 @@ from journal.v1.store_pb2 import RecordKind, UpdateKind
 from loaders.spark.fold.frames import SHARD, flattened, throughout
 from loaders.spark.fold.transactions import COMMITTED, OPEN, PREPARED, ROLLED_BACK, STAGED, resolved
 from loaders.spark.read.source import JournalIdentity
-from loaders.spark.session.wire import computed_once, parsed, with_frame
+from loaders.spark.session.wire import computed_once, parsed
 
 _ADDED = (RecordKind.QUEUE, RecordKind.MESSAGE)
 _UPDATED = (UpdateKind.ROUTE, UpdateKind.REFERENCE, UpdateKind.ACKNOWLEDGE)
@@ -78,7 +78,7 @@ def read_part(records: DataFrame, journal: JournalIdentity) -> DataFrame:
     """One row for each operation, or for a frame without any, from Kafka's columns and `skip` (an operator
     has had the record skipped: it is left out). A record that is no frame of the journal has one row of its
     place and its `fault`."""
-    flat = flattened(with_frame(records.withColumn("until", F.lit(None).cast("bigint"))), journal)
+    flat = flattened(records.withColumn("until", F.lit(None).cast("bigint")), journal)
     good, first = F.col("fault").isNull(), F.coalesce("index", F.lit(0)) == 0
     data = F.when(F.col("kind").isin(*_WITH_DATA), F.col("data"))
     known = {"at": F.expr("unix_millis(timestamp)"), "data": data}
@@ -144,7 +144,7 @@ def stays(events: DataFrame) -> DataFrame:
     of_record = F.filter(
         "life", lambda event: event["what"].isin("MESSAGE", "DELETE") & (event["position"] < route["position"])
     )
-    there = routed.where(F.element_at(of_record, -1)["what"] == "MESSAGE")
+    there = routed.where(F.try_element_at(of_record, F.lit(-1))["what"] == "MESSAGE")
 
     def ends(event: Column) -> Column:
         of_reference = event["what"].isin("ACKNOWLEDGE", "ROUTE") & (event["subject"] == route["subject"])
@@ -314,8 +314,8 @@ def _counted(time: str, floor_ms: int | None) -> Column:
 
 def _queues(lives: DataFrame) -> DataFrame:
     """Queues by id, with the event that destroyed each one, if any (`gone`)."""
-    newest = F.element_at(F.filter("life", lambda event: event["what"] == "QUEUE"), -1)
-    last = F.element_at(F.filter("life", lambda event: event["what"].isin("QUEUE", "DELETE")), -1)
+    newest = F.try_element_at(F.filter("life", lambda event: event["what"] == "QUEUE"), F.lit(-1))
+    last = F.try_element_at(F.filter("life", lambda event: event["what"].isin("QUEUE", "DELETE")), F.lit(-1))
     queues = lives.where(F.exists("life", lambda event: event["what"] == "QUEUE"))
     return queues.select(
         *SHARD,

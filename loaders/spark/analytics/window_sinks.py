@@ -20,10 +20,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from journal.errors import ConfigError, KafkaUnavailableError, TopicError
+from journal.kafka.ports import Sent
 from loaders.spark.read.source import JournalSource
 from loaders.spark.replay.sending import send
 from loaders.spark.stored.files import Files
 
+_ANY = -1
+"""The partition that follows from the key."""
 _WHOSE, _TOLD = "_windows-of-", "_told-"
 
 
@@ -81,10 +84,10 @@ def to_topic(source: JournalSource, topic: str) -> Sink:
         raise ConfigError(f"{topic} is the journal's own: analytics go to another topic")
 
     def write(windows: DataFrame, _told: WindowSpan) -> None:
-        value = F.to_json(F.struct(*windows.columns))
-        records = windows.select(F.col("queue").alias("key"), value.alias("value")).coalesce(1)
+        told = windows.select("queue", F.to_json(F.struct(*windows.columns)).alias("value")).coalesce(1)
+        rows = told.toLocalIterator()
         try:
-            send(records, source, topic)
+            send((Sent(topic, _ANY, row["queue"].encode(), row["value"].encode()) for row in rows), source)
         except TopicError as error:
             raise TopicError(f"topic {topic}, which the windows are to go to, is not there: make it first") from error
         except KafkaUnavailableError as error:

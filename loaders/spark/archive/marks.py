@@ -12,11 +12,10 @@ from collections.abc import Mapping
 from pyspark.sql import SparkSession
 
 from journal.errors import ArchiveError
-from journal.topics.control_keys import archive_key
+from journal.topics.control_keys import archive_key, control_row
 from journal.v1.journal_pb2 import Archive
 from loaders.spark.read.source import Control, JournalSource, control
 from loaders.spark.replay.sending import send
-from loaders.spark.session.wire import table_of
 from loaders.spark.stored.manifest import Manifest
 
 
@@ -64,12 +63,9 @@ class ArchiveMarks:
                 f"the journal is archived to {other.path} by now (--replace), and `trim` waits for that one: this job "
                 f"ends; what {self._path} has stays"
             )
-        rows = [
-            {"key": archive_key(shard), "value": self._mark(manifest, shard, part.end).SerializeToString()}
-            for shard, part in sorted(manifest.parts.items())
-        ]
-        table = table_of(self._spark, "key binary, value binary", rows)
-        send(table, self._source, self._source.control)
+        marks = {shard: self._mark(manifest, shard, part.end) for shard, part in sorted(manifest.parts.items())}
+        name = self._source.journal
+        send((control_row(name, archive_key(shard), mark) for shard, mark in marks.items()), self._source)
         self._displaced = frozenset()
         return found
 

@@ -67,7 +67,6 @@ from loaders.spark.read.archived import joined
 from loaders.spark.read.source import JournalIdentity, JournalSource, batch, identity
 from loaders.spark.read.start import begin_of
 from loaders.spark.session.failures import journal_errors
-from loaders.spark.session.wire import with_frame
 
 _NONE = -1
 """A value in place of an offset, if there is none."""
@@ -111,7 +110,7 @@ def table_marks(table: DataFrame) -> Mapping[int, Row]:
     skipped."""
     own = F.col("value").isNotNull() & ~is_misplaced()
     is_mark, is_skip = (own & (rows.type_of_key() == name) for name in ("MARK", "SKIPPED"))
-    skipped = F.conv(F.hex(F.expr("substring(key, 4, 8)")), 16, 10).cast("bigint")
+    skipped = F.conv(F.hex(F.expr("substring(key, 4, 8)")), 16, 10).try_cast("bigint")
     found = table.groupBy(F.col("partition").alias("shard")).agg(
         F.max_by(F.when(is_mark, F.col("value")), F.when(is_mark, F.col("offset"))).alias("mark"),
         F.coalesce(F.max(F.when(is_mark, F.col("offset"))), F.lit(_NONE)).alias("row_offset"),
@@ -141,7 +140,7 @@ def compare(
     until = {each.number: each.mark.offset for each in shards}
     places = ((each.number, offset) for each in shards for offset in each.skipped)
     records = wal.withColumn("skip", is_one_of(places)).withColumn("until", by_shard(until))
-    flat = flattened(with_frame(records), journal).withColumn(
+    flat = flattened(records, journal).withColumn(
         "data", F.when(F.col("type") == "MARKER", F.col("data")).otherwise(fingerprinted(F.col("data")))
     )
     whole = table.where(F.col("offset") <= by_shard({each.number: each.row_offset for each in shards}))

@@ -36,7 +36,6 @@ from loaders.spark.read.archived import joined
 from loaders.spark.read.readers import skipped_places
 from loaders.spark.read.source import JournalIdentity, JournalSource, batch, identity, require_all_shards
 from loaders.spark.read.start import readable_start
-from loaders.spark.session.wire import with_frame
 
 _OF_ID = (*SHARD, "id")
 _UPDATE = ("position", "kind", "data", "replaceable", "subject")
@@ -94,8 +93,8 @@ def state_as_of(
     records = committed(spark, source, journal, archive)
     with_skips = records.withColumn("skip", is_skipped(spark, source))
     if offsets is not None:
-        return fold(flattened(with_frame(with_skips.withColumn("until", by_shard(offsets))), journal))
-    return fold(flattened(with_frame(cut_at(with_skips, journal, F.lit(time))), journal))
+        return fold(flattened(with_skips.withColumn("until", by_shard(offsets)), journal))
+    return fold(flattened(cut_at(with_skips, journal, F.lit(time)), journal))
 
 
 def committed(spark: SparkSession, source: JournalSource, journal: JournalIdentity, archive: str | None) -> DataFrame:
@@ -297,7 +296,7 @@ def marks(facts: DataFrame, lives: DataFrame, of_transactions: DataFrame) -> Dat
 def cut_at(records: DataFrame, journal: JournalIdentity, time: Column) -> DataFrame:
     """`records` with the column `until`: the end of the last group that had been appended completely at the given time.
     The epoch and the group of a skipped record do not count."""
-    flat = flattened(with_frame(records.withColumn("until", F.lit(None).cast("bigint"))), journal)
+    flat = flattened(records.withColumn("until", F.lit(None).cast("bigint")), journal)
     heads = flat.where((F.coalesce("index", F.lit(0)) == 0) & F.col("fault").isNull() & ~F.col("skip"))
     newest = F.coalesce(F.max("epoch").over(before(*SHARD, order=("offset",))), F.lit(0))
     of_now = heads.withColumn("newest", newest).where(F.col("epoch") >= F.col("newest"))

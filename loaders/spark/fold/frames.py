@@ -14,51 +14,25 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Row, SparkSession, Window, WindowSpec
 from pyspark.sql import functions as F
 
-from journal.limits import KIND_MAX, VIRTUAL_SHARDS
+from loaders.spark.read.frames import with_operations
 from loaders.spark.read.source import JournalIdentity
-from loaders.spark.session.wire import FORMAT, MAGIC, table_of
+from loaders.spark.session.wire import table_of
 
 SHARD = ("topic", "shard")
 
-_NONCE_BYTES = 16
 _FOREVER = 2**63 - 1
 _CUT = ("topic", "shard", "end", "stale_offsets", "epoch")
 _CUT_SCHEMA = "topic string, shard int, end bigint, stale_offsets array<bigint>, epoch bigint"
-_HEADER = ("epoch", "node", "group", "number", "previous", "last", "issued")
-_OPERATION = ("type", "id", "kind", "data", "replaceable", "subject", "tx", "covers", "shards")
-_OF_A_RECORD = ("ADD", "UPDATE", "DELETE")
-_OF_A_TRANSACTION = ("PREPARE", "COMMIT", "ROLLBACK")
 
 
 def flattened(records: DataFrame, journal: JournalIdentity) -> DataFrame:
-    """One row for each operation; a record without operations gives one row whose index is null.
+    """One row for each operation; a record without operations, or that is no frame of the journal, gives one row whose
+    index is null.
 
-    `records` are those of `wire.with_frame`, with `skip` (an operator has had the record skipped) and `until` (the
-    offset at which its shard's fold ends; null: at the shard's end). `fault` says why a record is no frame of the
-    journal.
+    `records` have Kafka's columns, `skip` (an operator has had the record skipped) and `until` (the offset at which
+    its shard's fold ends; null: at the shard's end). `fault` says why a record is no frame of the journal.
     """
-    frame = F.col("frame")
-    judged = records.select(
-        "topic",
-        F.col("partition").alias("shard"),
-        "offset",
-        "timestamp",
-        "skip",
-        "until",
-        _fault(journal).alias("fault"),
-        *(frame[name].alias(name) for name in _HEADER),
-        frame["operations"].alias("operations"),
-    )
-    exploded = judged.select(
-        *(name for name in judged.columns if name != "operations"),
-        F.posexplode_outer("operations").alias("index", "operation"),
-    )
-    operation = F.col("operation")
-    return exploded.select(
-        *(name for name in exploded.columns if name != "operation"),
-        *(operation[name].alias(name) for name in _OPERATION),
-        F.length(operation["data"]).alias("bytes"),
-    )
+    return with_operations(records, journal, "skip boolean, until bigint").withColumn("bytes", F.length("data"))
 
 
 def fingerprinted(data: Column) -> Column:
@@ -218,69 +192,3 @@ def _following(left_out: Column) -> Column:
         )
 
     return F.aggregate(left_out, begin, step, lambda state: state["offsets"])
-
-
-# ---- is it a frame -----------------------------------------------------------------------------------------
-
-
-def _fault(journal: JournalIdentity) -> Column:
-    frame = F.col("frame")
-    numbers = (frame["epoch"] < 1) | (frame["group"] < 1) | (frame["number"] < 1) | (frame["issued"] < 0)
-    count = F.size(frame["operations"])
-    # this checks first whether there is any fault, because making a text for every operation would cost more than all
-    # else here
-    impossible = F.exists(frame["operations"], lambda op: _impossible(op, journal) | _misplaced_marker(op, count))
-    return (
-        F.when(F.coalesce(F.length("value"), F.lit(0)) == 0, "an empty record")
-        .when(frame.isNull(), "it does not parse, or has no magic")
-        .when(frame["magic"] != MAGIC, F.format_string("magic %d", frame["magic"]))
-        .when(frame["format"] != FORMAT, F.format_string(f"format %d instead of {FORMAT}", frame["format"]))
-        .when(
-            frame["journal"] != F.lit(journal.uuid),
-            F.format_string("of journal %s", F.lower(F.hex(frame["journal"]))),
-        )
-        .when(frame["count"] != count, F.format_string("%d operations, counted %d", count, frame["count"]))
-        .when(
-            numbers | (frame["previous"] != frame["number"] - 1),
-            F.format_string(
-                "epoch %d, group %d, number %d after %d, issued %d",
-                *(frame[name] for name in ("epoch", "group", "number", "previous", "issued")),
-            ),
-        )
-        .when(impossible, F.concat(F.lit("operation "), _first_impossible(journal)))
-    )
-
-
-def _impossible(op: Column, journal: JournalIdentity) -> Column:
-    home = op["id"].bitwiseAND(F.lit(VIRTUAL_SHARDS - 1)) % journal.shards
-    of_a_record = (
-        (op["id"] >= 1)
-        & op["kind"].between(0, KIND_MAX)
-        & (op["tx"] >= 0)
-        & (op["subject"] >= 0)
-        & (home == F.col("partition"))
-    )
-    return ~(
-        F.when(op["type"].isin(*_OF_A_RECORD), of_a_record)
-        .when(op["type"].isin(*_OF_A_TRANSACTION), op["tx"] >= 1)
-        .otherwise((op["type"] == "MARKER") & (F.length(op["data"]) == _NONCE_BYTES))
-    )
-
-
-def _misplaced_marker(op: Column, count: Column) -> Column:
-    return (op["type"] == "MARKER") & (count != 1)
-
-
-def _first_impossible(journal: JournalIdentity) -> Column:
-    frame = F.col("frame")
-    count = F.size(frame["operations"])
-
-    def described(op: Column, index: Column) -> Column:
-        text = F.format_string(
-            "%d cannot be: %s id %d kind %d subject %d tx %d",
-            index,
-            *(op[name] for name in ("type", "id", "kind", "subject", "tx")),
-        )
-        return F.when(_impossible(op, journal) | _misplaced_marker(op, count), text)
-
-    return F.get(F.filter(F.transform(frame["operations"], described), lambda text: text.isNotNull()), F.lit(0))

@@ -9,6 +9,7 @@ from journal.errors import ArchiveError
 from loaders.spark.read.source import Control, JournalIdentity, JournalSource, batch
 from loaders.spark.read.start import readable_start
 from loaders.spark.stored.archive_frames import all_frames
+from loaders.spark.stored.files import Files
 from loaders.spark.stored.manifest import MANIFEST_SCHEMA, Manifest, ManifestLog
 
 
@@ -16,9 +17,11 @@ def read_archive(spark: SparkSession, path: str, journal: str | None = None) -> 
     """The records archived up to now, of one journal or of all journals in the archive; docs/SPARK.md has the columns.
 
     A record that no manifest names is not read, because its job was killed before the record counted. Raises
-    MissingExtraError for an archive in Delta Lake if the session lacks Delta Lake.
+    ArchiveError for an archive of another release, and MissingExtraError for one in Delta Lake if the session lacks it.
     """
     root = path.rstrip("/")
+    for name in Files(spark, root).names("manifest") if journal is None else [journal]:
+        ManifestLog(spark, root, name).newest()
     # manifests are read first, so that all files that they name exist
     named = read_manifests(spark, root, journal).select("journal", "batch")
     return all_frames(spark, root, journal).join(F.broadcast(named), ["journal", "batch"], "left_semi")

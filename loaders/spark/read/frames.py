@@ -1,154 +1,135 @@
-"""WAL records with parsed frames become operations, one row each. Records that are no frames become dead letters, with
-the reason.
+"""WAL records become operations, one row each. Records that are no frames become dead letters, with the reason.
 
-The rules are those of docs/FORMAT.md, written again as Spark expressions. A record is either a frame or a dead letter:
-an operation that must not be there makes its whole record a dead letter, just as it stops a worker.
-
-Hot path: expressions only, evaluated in the JVM.
+The rules are those of docs/FORMAT.md; `decoding` has them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 
+import numpy as np
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_type
 
-from journal.limits import VIRTUAL_SHARDS
+from loaders.spark.read.decoding import OPERATION, decoded, head, pieces
 from loaders.spark.read.source import JournalIdentity
-from loaders.spark.session.wire import FORMAT, FRAME_SCHEMA, MAGIC
 
-RECORD_SCHEMA = (
-    f"topic string, partition int, offset bigint, timestamp timestamp, value binary, frame struct<{FRAME_SCHEMA}>"
+_RECORD = "topic string, shard int, offset bigint, timestamp timestamp"
+_OPERATIONS = (
+    "value binary, fault string, epoch bigint, node string, `group` bigint, number bigint, previous bigint, "
+    "last boolean, issued bigint, count int, index int, type string, id bigint, kind int, data binary, "
+    "replaceable boolean, subject bigint, tx bigint, covers int, shards int"
 )
-"""The input of these functions: Kafka's columns, and the column that `wire.with_frame` adds."""
-
-_KIND_MAX = 255
-_NONCE_BYTES = 16
+_HEAD_TYPES = {
+    "journal": pa.binary(),
+    "epoch": pa.int64(),
+    "node": pa.string(),
+    "group": pa.int64(),
+    "number": pa.int64(),
+    "previous": pa.int64(),
+    "last": pa.bool_(),
+    "issued": pa.int64(),
+    "count": pa.int32(),
+}
+_HEADS = pa.struct(_HEAD_TYPES.items())
 
 _OF_A_RECORD = ("ADD", "UPDATE", "DELETE")
 _OF_A_TRANSACTION = ("PREPARE", "COMMIT", "ROLLBACK")
 
 
-def frames(records: DataFrame, journal: JournalIdentity) -> DataFrame:
-    """One row for each frame, heartbeats too, in no order; docs/SPARK.md has the columns. The result has `skip` if
-    records have it."""
-    columns = (*_place(), *_of_frame("number", "previous", "last", "issued", "count"))
-    return _good(records, journal).select(*columns, *(column for column in ("skip",) if column in records.columns))
+def with_operations(records: DataFrame, journal: JournalIdentity, further: str = "") -> DataFrame:
+    """One row for each operation of records in Kafka's columns and those of the schema `further`. A record without
+    operations, or that is no frame of the journal, gives one row whose `index` is null; `fault` then says why it is no
+    frame, and `value` has its bytes."""
+    schema = ", ".join(filter(None, (_RECORD, further)))
+    names = [column.split()[0] for column in schema.split(", ")]
+    read = records.withColumnRenamed("partition", "shard").select(*names, "value")
+    return read.mapInArrow(partial(_decoded, journal=(journal.uuid, journal.shards)), f"{schema}, {_OPERATIONS}")
 
 
-def operations(records: DataFrame, journal: JournalIdentity) -> DataFrame:
-    """One row for each operation, in no order; docs/SPARK.md has the columns."""
-    exploded = _good(records, journal).select(
-        *_place(), *_of_frame("number"), F.posexplode(F.col("frame")["operations"]).alias("index", "operation")
-    )
-    op = F.col("operation")
-    kind = op["type"]
-    return exploded.select(
+def _decoded(batches: Iterable[pa.RecordBatch], journal: tuple[bytes, int]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for piece in pieces(batch):
+            yield _piece(piece, *journal)
+
+
+def _piece(records: pa.RecordBatch, uuid: bytes, shards: int) -> pa.RecordBatch:
+    found = decoded(records["value"].to_pylist(), records["shard"].to_numpy(), uuid, shards)
+    alone = np.setdiff1d(np.arange(records.num_rows), found.rows)
+    rows = pa.array(np.concatenate([found.rows, alone]))
+    of_record = {name: records[name] for name in records.schema.names if name != "value"}
+    faults = pa.array(found.faults, pa.string())
+    values = pa.compute.if_else(faults.is_valid(), records["value"], None)
+    heads = {name: pa.array(values_, _HEAD_TYPES[name]) for name, values_ in found.heads.items()}
+    columns = {
+        name: column.take(rows) for name, column in (of_record | {"value": values, "fault": faults} | heads).items()
+    }
+    columns["index"] = _with_nulls(pa.array(found.index), len(alone))
+    columns |= {name: _with_nulls(found.operations[name], len(alone)) for name in OPERATION}
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def _with_nulls(values: pa.Array, count: int) -> pa.Array:
+    return pa.concat_arrays([values, pa.nulls(count, values.type)]) if count else values
+
+
+@F.arrow_udf(returnType=from_arrow_type(_HEADS))
+def head_of(values: pa.Array) -> pa.Array:
+    """The fields before a frame's operations, of any journal; null for other bytes."""
+    found = [head(value) for value in values.to_pylist()]
+    told = [None if frame is None else {name: getattr(frame, name) for name in _HEAD_TYPES} for frame in found]
+    return pa.array(told, _HEADS)
+
+
+def frames(read: DataFrame) -> DataFrame:
+    """One row for each frame in the result of `with_operations`, heartbeats too, in no order; docs/SPARK.md has the
+    columns. The result has `skip` if it was read."""
+    columns = (*_place(), "epoch", "node", "group", "number", "previous", "last", "issued", "count")
+    firsts = read.where(F.col("fault").isNull() & (F.coalesce("index", F.lit(0)) == 0))
+    return firsts.select(*columns, *(column for column in ("skip",) if column in read.columns))
+
+
+def operations(read: DataFrame) -> DataFrame:
+    """One row for each operation in the result of `with_operations`, in no order; docs/SPARK.md has the columns."""
+    kind = F.col("type")
+    has_kind = kind.isin("ADD", "UPDATE")
+    return read.where(F.col("index").isNotNull()).select(
         "shard",
         "offset",
         "index",
-        "appended",
+        F.col("timestamp").alias("appended"),
         "epoch",
         "node",
         "group",
         "number",
-        kind.alias("type"),
-        F.when(kind.isin(*_OF_A_RECORD), op["id"]).alias("id"),
-        F.when(kind.isin("ADD", "UPDATE"), op["kind"]).alias("kind"),
-        F.when(kind.isin("ADD", "UPDATE", "PREPARE", "MARKER"), op["data"]).alias("data"),
-        F.when(kind == "UPDATE", op["replaceable"]).alias("replaceable"),
-        F.when(kind == "UPDATE", op["subject"]).alias("subject"),
-        F.when(op["tx"] != 0, op["tx"]).alias("tx"),
-        F.when(kind.isin(*_OF_A_TRANSACTION), op["covers"]).alias("covers"),
-        F.when(kind == "PREPARE", op["shards"]).alias("shards"),
+        "type",
+        _if(kind.isin(*_OF_A_RECORD), "id"),
+        _if(has_kind, "kind"),
+        _if(has_kind | kind.isin("PREPARE", "MARKER"), "data"),
+        _if(kind == "UPDATE", "replaceable"),
+        _if(kind == "UPDATE", "subject"),
+        _if(F.col("tx") != 0, "tx"),
+        _if(kind.isin(*_OF_A_TRANSACTION), "covers"),
+        _if(kind == "PREPARE", "shards"),
     )
 
 
-def dead_letters(records: DataFrame, journal: JournalIdentity) -> DataFrame:
-    """The records that are no frames of this journal: topic, partition, offset, timestamp, value and reason."""
-    with_reason = records.select("topic", "partition", "offset", "timestamp", "value", _fault(journal).alias("reason"))
-    return with_reason.where(F.col("reason").isNotNull())
-
-
-def _good(records: DataFrame, journal: JournalIdentity) -> DataFrame:
-    frame = F.col("frame")
-    a_fault = F.exists(frame["operations"], lambda op: _operation_fault(op, frame, journal).isNotNull())
-    return records.where(_frame_fault(journal).isNull() & ~a_fault)
+def dead_letters(read: DataFrame) -> DataFrame:
+    """The records in the result of `with_operations` that are no frames of this journal: topic, partition, offset,
+    timestamp, value and reason."""
+    shard, reason = F.col("shard").alias("partition"), F.col("fault").alias("reason")
+    bad = read.where(F.col("fault").isNotNull())
+    return bad.select("topic", shard, "offset", "timestamp", "value", reason)
 
 
 def _place() -> Iterator[Column]:
-    yield F.col("partition").alias("shard")
+    yield F.col("shard")
     yield F.col("offset")
     yield F.col("timestamp").alias("appended")
 
 
-def _of_frame(*further: str) -> Iterator[Column]:
-    for name in ("epoch", "node", "group", *further):
-        yield F.col("frame")[name].alias(name)
-
-
-def _fault(journal: JournalIdentity) -> Column:
-    """Why a record is no frame of the journal; null if it is one."""
-    return F.coalesce(_frame_fault(journal), _first_operation_fault(F.col("frame"), journal))
-
-
-def _frame_fault(journal: JournalIdentity) -> Column:
-    """The fault of a frame as a whole, without a look at each operation."""
-    frame = F.col("frame")
-    numbers = (frame["epoch"] < 1) | (frame["group"] < 1) | (frame["number"] < 1)
-    faults = (
-        (F.coalesce(F.length("value"), F.lit(0)) == 0, F.lit("an empty record is not a frame")),
-        (frame.isNull(), F.lit("not a frame: it does not parse, or has no magic")),
-        (frame["magic"] != MAGIC, F.format_string("not a frame: magic %d", frame["magic"])),
-        (frame["format"] != FORMAT, F.format_string(f"frame format %d instead of {FORMAT}", frame["format"])),
-        (
-            frame["journal"] != F.lit(journal.uuid),
-            F.format_string("frame of another journal: uuid %s", F.lower(F.hex(frame["journal"]))),
-        ),
-        (
-            frame["count"] != F.size(frame["operations"]),
-            F.format_string("frame says %d operations and has %d", frame["count"], F.size(frame["operations"])),
-        ),
-        (
-            numbers | (frame["previous"] != frame["number"] - 1),
-            F.format_string(
-                "frame with impossible numbers: epoch %d, group %d, number %d after %d",
-                *(frame[name] for name in ("epoch", "group", "number", "previous")),
-            ),
-        ),
-        (frame["issued"] < 0, F.format_string("frame with a negative issued sequence: %d", frame["issued"])),
-    )
-    return F.coalesce(*(F.when(holds, reason) for holds, reason in faults))
-
-
-def _first_operation_fault(frame: Column, journal: JournalIdentity) -> Column:
-    def fault(op: Column, index: Column) -> Column:
-        return F.concat(F.lit("operation "), index.cast("string"), F.lit(": "), _operation_fault(op, frame, journal))
-
-    return F.get(F.filter(F.transform(frame["operations"], fault), lambda each: each.isNotNull()), F.lit(0))
-
-
-def _operation_fault(op: Column, frame: Column, journal: JournalIdentity) -> Column:
-    """Why an operation must not be in its frame; null if it may."""
-    kind, of = op["type"], F.col("partition")
-    home = op["id"].bitwiseAND(F.lit(VIRTUAL_SHARDS - 1)) % journal.shards
-    record = (
-        F.when(op["id"] <= 0, F.format_string("id %d is not positive", op["id"]))
-        .when(~op["kind"].between(0, _KIND_MAX), F.format_string(f"kind %d is beyond {_KIND_MAX}", op["kind"]))
-        .when(op["tx"] < 0, F.format_string("tx %d is negative", op["tx"]))
-        .when(op["subject"] < 0, F.format_string("subject %d is negative", op["subject"]))
-        .when(home != of, F.format_string("id %d belongs to shard %d and stands in shard %d", op["id"], home, of))
-    )
-    marker = F.when(
-        frame["count"] != 1, F.format_string("an epoch marker in a frame of %d operations", frame["count"])
-    ).when(F.length(op["data"]) != _NONCE_BYTES, F.lit(f"an epoch marker without a nonce of {_NONCE_BYTES} bytes"))
-    return (
-        F.when(kind.isin(*_OF_A_RECORD), record)
-        .when(
-            kind.isin(*_OF_A_TRANSACTION),
-            F.when(op["tx"] <= 0, F.format_string("tx %d is not positive", op["tx"])),
-        )
-        .when(kind == "MARKER", marker)
-        .otherwise(F.format_string("unknown type %s", kind))
-    )
+def _if(concerns: Column, name: str) -> Column:
+    return F.when(concerns, F.col(name)).alias(name)

@@ -31,7 +31,6 @@ from loaders.spark.read.source import (
 )
 from loaders.spark.read.start import readable_start
 from loaders.spark.session.failures import journal_errors
-from loaders.spark.session.wire import with_frame
 
 _LEFT = "starting={shard: EARLIEST, ...} takes what there is"
 _ARCHIVED_OR_LEFT = f"include_archive=True reads it from the archive, {_LEFT}"
@@ -95,7 +94,7 @@ def read_wal(
     journal, begun = identity_and_begun(spark, source)
     require_all_shards(journal, ending)
     start = readable_start(spark, source, journal, starting, begun=begun, mend=_ARCHIVED_OR_LEFT)
-    return _wal(with_frame(batch(spark, source, source.wal, starting=start, ending=ending)), journal)
+    return _wal(batch(spark, source, source.wal, starting=start, ending=ending), journal)
 
 
 def stream_wal(
@@ -111,7 +110,7 @@ def stream_wal(
     """
     journal, begun = identity_and_begun(spark, source)
     start = readable_start(spark, source, journal, starting, begun=begun, mend=_LEFT)
-    return _wal(with_frame(stream(spark, source, source.wal, starting=start, max_offsets=max_offsets)), journal)
+    return _wal(stream(spark, source, source.wal, starting=start, max_offsets=max_offsets), journal)
 
 
 def read_table(spark: SparkSession, source: JournalSource) -> Table:
@@ -154,13 +153,12 @@ def _with_archive(spark: SparkSession, source: JournalSource, archive: str | boo
         raise ConfigError("starting and ending are of the WAL alone: read it without the archive")
     found = control(spark, source)
     path = archive if isinstance(archive, str) else archive_path(source, found)
-    return _wal(with_frame(joined(spark, source, found.identity, path)), found.identity)
+    return _wal(joined(spark, source, found.identity, path), found.identity)
 
 
 def _wal(records: DataFrame, journal: JournalIdentity) -> Wal:
-    return Wal(
-        frames.operations(records, journal), frames.frames(records, journal), frames.dead_letters(records, journal)
-    )
+    read = frames.with_operations(records, journal)
+    return Wal(frames.operations(read), frames.frames(read), frames.dead_letters(read))
 
 
 # ---- the table ---------------------------------------------------------------------------------------------

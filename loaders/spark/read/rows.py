@@ -232,7 +232,7 @@ def _wrong(found: Column, expected: Column, nothing: Column, another: Column) ->
 
 def _number(start: int, size: int) -> Column:
     """A big-endian number in the key."""
-    return F.conv(F.hex(F.expr(f"substring(key, {start}, {size})")), 16, 10).cast("bigint")
+    return F.conv(F.hex(F.expr(f"substring(key, {start}, {size})")), 16, 10).try_cast("bigint")
 
 
 def _true(value: Column) -> Column:

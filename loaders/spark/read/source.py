@@ -23,8 +23,8 @@ from journal.topics.control_rows import destroyed_journal
 from journal.topics.names import control_topic, table_topic, wal_topic
 from journal.v1.journal_pb2 import Archive, Destroyed, Identity, SkipRequest, Trim
 from loaders.spark.read.client_options import java_options
+from loaders.spark.read.decoding import FORMAT, MAGIC
 from loaders.spark.session.failures import journal_errors
-from loaders.spark.session.wire import FORMAT, MAGIC
 
 if TYPE_CHECKING:
     from journal.config import Settings

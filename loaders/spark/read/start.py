@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from journal.errors import GapError
+from loaders.spark.read.frames import head_of
 from loaders.spark.read.source import (
     EARLIEST,
     JournalIdentity,
@@ -19,7 +20,6 @@ from loaders.spark.read.source import (
     require_all_shards,
 )
 from loaders.spark.session.failures import journal_errors
-from loaders.spark.session.wire import with_frame
 
 _SHARDS_AT_ONCE = 16
 """The number of shards that one query plan reads."""
@@ -98,10 +98,8 @@ def _first_frames(
             ).limit(1)
             for shard in now
         ]
-        frame = F.col("frame")
-        first = with_frame(reduce(DataFrame.union, firsts)).select(
-            F.col("partition").alias("shard"), "offset", frame["number"].alias("number")
-        )
+        shard, number = F.col("partition").alias("shard"), head_of("value")["number"].alias("number")
+        first = reduce(DataFrame.union, firsts).select(shard, "offset", number)
         with journal_errors(source):
             found |= {row["shard"]: row for row in first.collect()}
     return found

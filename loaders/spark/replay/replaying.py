@@ -38,7 +38,6 @@ from loaders.spark.fold.transactions import COMMITTED, PREPARED, STAGED
 from loaders.spark.read.archived import as_records, newest_manifest, read_archive, read_manifests
 from loaders.spark.read.source import JournalIdentity
 from loaders.spark.replay.replay_filter import of_addresses, require_places
-from loaders.spark.session.wire import with_frame
 from loaders.spark.stored.manifest import Manifest
 
 COLUMNS = ("group", "shard", "offset", "type", "id", "kind", "data", "replaceable", "subject", "tx", "in_doubt")
@@ -178,7 +177,7 @@ class Selection:
             cut = with_skips.withColumn("until", F.lit(None).cast("bigint"))
         else:
             cut = cut_at(with_skips, journal, F.lit(until))
-        return flattened(with_frame(cut), journal)
+        return flattened(cut, journal)
 
     def _living(self, reached: Mapping[int, int], kept: Collection[int]) -> DataFrame:
         """The operations that `_with_lives` allows. `life` says to which life of its id an operation belongs, and `new`

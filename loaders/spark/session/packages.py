@@ -13,14 +13,12 @@ from platform import python_version
 
 from journal.errors import ConfigError, MissingExtraError
 
-SCALA = "2.12"
-"""The Scala version that the packages of PySpark 3 are built for."""
+SCALA = "2.13"
+"""The Scala version that Spark 4 is built for."""
 
-_DELTA: Mapping[str, str] = {
-    "3.4.1": f"io.delta:delta-core_{SCALA}:2.4.0",
-}
-"""Delta Lake for each PySpark whose packages are available, oldest first. The extra `spark` in pyproject.toml installs
-the last one."""
+_OLDEST = (4, 2)
+_DELTA: Mapping[str, str] = {"4.2": f"io.delta:delta-spark_4.2_{SCALA}:4.4.0"}
+"""Delta Lake for each Spark for which there is one."""
 
 
 class SparkPart(Enum):
@@ -28,15 +26,13 @@ class SparkPart(Enum):
 
     KAFKA = "kafka"
     """The source and sink `kafka`."""
-    PROTOBUF = "protobuf"
-    """`from_protobuf` and `to_protobuf`."""
     DELTA = "delta"
     """Delta Lake's tables."""
 
 
 _NOT_INSTALLED = "Spark needs PySpark: pip install 'kafka-journal[spark]'"
 
-READING = frozenset({SparkPart.KAFKA, SparkPart.PROTOBUF})
+READING = frozenset({SparkPart.KAFKA})
 """The parts that reading a journal's topics takes."""
 
 
@@ -50,26 +46,42 @@ def installed_pyspark() -> str:
 
 def not_imported(error: ImportError) -> MissingExtraError:
     """The error for a PySpark that could not be imported: none is installed, or this Python cannot import it. Raises
-    ConfigError for a version that no packages are known for, because it may lack names that we import."""
+    ConfigError for one that is too old, because it may lack names that we import."""
     if any(find_spec(name) is None for name in ("pyspark", "py4j")):
         return MissingExtraError(_NOT_INSTALLED)
     version = installed_pyspark()
-    packages(version)
+    require_supported(version)
     return MissingExtraError(
         f"PySpark {version} is installed, and Python {python_version()} cannot import it "
-        f"({type(error).__name__}: {error}): PySpark 3.4 takes Python 3.12 or older"
+        f"({type(error).__name__}: {error}): pip install 'kafka-journal[spark]' gets what it needs"
     )
 
 
-def packages(pyspark: str, parts: Collection[SparkPart] = READING) -> tuple[str, ...]:
-    """The coordinates of `parts` for a PySpark. Raises ConfigError for a version that no packages are known for."""
-    if pyspark not in _DELTA:
+def require_supported(pyspark: str) -> None:
+    """Raises ConfigError for a PySpark that is too old."""
+    if _release(pyspark) < _OLDEST:
         raise ConfigError(
-            f"PySpark {pyspark} is installed, and no packages for it are known: pip install pyspark=={[*_DELTA][-1]}"
+            f"PySpark {pyspark} is installed, and {'.'.join(map(str, _OLDEST))} or newer is needed: "
+            "pip install 'kafka-journal[spark]'"
+        )
+
+
+def packages(pyspark: str, parts: Collection[SparkPart] = READING) -> tuple[str, ...]:
+    """The coordinates of `parts` for a PySpark. Raises ConfigError for one that is too old, or newer than every
+    Delta Lake."""
+    require_supported(pyspark)
+    release = ".".join(map(str, _release(pyspark)))
+    if SparkPart.DELTA in parts and release not in _DELTA:
+        raise ConfigError(
+            f"PySpark {pyspark} is installed, and there is no Delta Lake for it: "
+            f"pip install 'pyspark=={[*_DELTA][-1]}.*', or keep files of Parquet"
         )
     coordinates = {
         SparkPart.KAFKA: f"org.apache.spark:spark-sql-kafka-0-10_{SCALA}:{pyspark}",
-        SparkPart.PROTOBUF: f"org.apache.spark:spark-protobuf_{SCALA}:{pyspark}",
-        SparkPart.DELTA: _DELTA[pyspark],
+        SparkPart.DELTA: _DELTA.get(release, ""),
     }
     return tuple(coordinates[part] for part in SparkPart if part in parts)
+
+
+def _release(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in version.split(".")[:2])

@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext, redirect_stdout, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import reduce
 from pathlib import Path
 
@@ -29,8 +29,6 @@ try:
     from pyspark.sql import SparkSession
 except ImportError as error:
     raise not_imported(error) from error
-
-from loaders.spark.session.wire import parsed, ship_descriptor
 
 log = logging.getLogger(__name__)
 
@@ -57,8 +55,6 @@ _LOOKED_UP = (
     "org.apache.spark.sql.catalyst.expressions",
     "org.apache.spark.sql.catalyst.expressions.LambdaFunction",
     "org.apache.spark.sql.catalyst.expressions.UnresolvedNamedLambdaVariable",
-    "org.apache.spark.sql.protobuf",
-    "org.apache.spark.sql.protobuf.functions",
     "org.apache.hadoop",
     "org.apache.hadoop.fs",
     "org.apache.hadoop.fs.Path",
@@ -79,7 +75,7 @@ def make_session(
 
     `master` is a URL; without it the environment decides (`spark-submit`, spark-defaults). `settings` are Spark's own
     and override ours; our packages are added to theirs. Raises MissingExtraError if Spark does not start or lacks a
-    part. Raises ConfigError for a PySpark that no packages are known for, and for a master or setting that the running
+    part. Raises ConfigError for a PySpark that is too old, and for a master or setting that the running
     session was not started with.
     """
     wanted = packages(installed_pyspark(), parts)
@@ -96,8 +92,6 @@ def make_session(
         spark = _started(name, own | asked, wanted)
     _look_up_once(spark)
     check_parts(spark, parts)
-    if SparkPart.PROTOBUF in parts:
-        ship_descriptor(spark)
     return spark
 
 
@@ -127,6 +121,8 @@ def check_parts(spark: SparkSession, parts: Collection[SparkPart]) -> None:
 
 def _started(name: str, settings: Mapping[str, str], wanted: Collection[str]) -> SparkSession:
     _require_user_name()
+    # the JVM, and workers on this machine, would look for `python3` otherwise, which may lack this package
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name)
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -137,7 +133,7 @@ def _started(name: str, settings: Mapping[str, str], wanted: Collection[str]) ->
     try:
         with getting, _signals_are_ours():
             return builder.getOrCreate()
-    except RuntimeError as error:  # PySpark 3 raises nothing more precise for a JVM that ends at once
+    except RuntimeError as error:  # PySpark raises nothing more precise for a JVM that ends at once
         raise MissingExtraError(_did_not_start(wanted)) from error
 
 
@@ -218,7 +214,7 @@ def _check_settings(spark: SparkSession, asked: Mapping[str, str]) -> None:
 
 
 def _did_not_start(wanted: Collection[str]) -> str:
-    what = "Spark did not start; what it said is above. It needs Java 8, 11 or 17"
+    what = "Spark did not start; what it said is above. It needs Java 17 or newer"
     if not wanted:
         return what
     told = (
@@ -244,15 +240,6 @@ def _finds_kafka(spark: SparkSession) -> bool:
     return True
 
 
-def _finds_protobuf(_: SparkSession) -> bool:
-    try:
-        with redirect_stdout(sys.stderr):  # PySpark would print a page of text about it
-            parsed("value", "Mark")
-    except TypeError:  # a missing Java package is no function, so the call raises TypeError
-        return False
-    return True
-
-
 def _finds_delta(spark: SparkSession) -> bool:
     """Whether Spark has Delta Lake and its SQL extension, which a session that was started by hand may lack."""
     if _DELTA_SETTINGS["spark.sql.extensions"] not in (spark.conf.get("spark.sql.extensions", "") or ""):
@@ -268,6 +255,5 @@ def _finds_delta(spark: SparkSession) -> bool:
 
 _FINDS: Mapping[SparkPart, Callable[[SparkSession], bool]] = {
     SparkPart.KAFKA: _finds_kafka,
-    SparkPart.PROTOBUF: _finds_protobuf,
     SparkPart.DELTA: _finds_delta,
 }

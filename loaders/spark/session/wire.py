@@ -1,96 +1,136 @@
-"""Conversion between values and protobuf in the JVM, by `from_protobuf` with the descriptor set of this package.
+"""Protobuf messages as values of Spark: Arrow functions, which run in the Python workers of the executors.
 
-Spark 3.4 opens the descriptor file on the driver and on every executor. If both run on this machine, it is the
-package's own file. For any other master, `ship_descriptor` sends it along and names it without a directory: executors
-find it where they run, and the driver finds it in its working directory while its process lives.
-
-Spark turns protobuf into values as follows. An absent field is null, even if it has its default, so `with_frame` fills
-in the defaults. An enum is its name (an unknown one gets a name of Spark's), and null for 0. Unsigned numbers come
-signed.
+An absent field is null, also one that protobuf does not distinguish from its default. An enum is its name, or its
+number as text if it has no name. Unsigned numbers come signed.
 """
 
 from __future__ import annotations
 
-import atexit
 import base64
 import json
-import os
-import shutil
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from pathlib import Path
+from functools import cache
 from typing import Any
 
-from pyspark import SparkContext
+import pyarrow as pa
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.message_factory import GetMessageClass
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.protobuf.functions import from_protobuf
-
-import journal.v1 as messages
-from journal.errors import ConfigError
-
-_DESCRIPTOR = Path(messages.__file__).with_name("journal.desc")
-_SETTING = "spark.kafkaJournal.descriptor"
-"""The Spark setting with a path of the descriptor set that is the same on the driver and on every executor. If it is
-set, nothing is shipped."""
-
-MAGIC = 0x314C4A4B
-FORMAT = 1
-
-_RAW = "frame as it was"
-_FRAME = (
-    "magic int, format int, journal binary, epoch bigint, node string, `group` bigint, number bigint, previous bigint, "
-    "last boolean, issued bigint, count int"
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
 )
-_OPERATION = (
-    "type: string, id: bigint, kind: int, data: binary, replaceable: boolean, subject: bigint, tx: bigint, "
-    "covers: int, shards: int"
-)
-_DEFAULTS: Mapping[str, object] = {
-    "int": 0,
-    "bigint": 0,
-    "boolean": False,
-    "string": "",
-    "binary": b"",
+
+from journal.v1 import journal_pb2, store_pb2
+
+_MESSAGES = dict(journal_pb2.DESCRIPTOR.message_types_by_name) | dict(store_pb2.DESCRIPTOR.message_types_by_name)
+_TYPES: Mapping[int, DataType] = {
+    FieldDescriptor.CPPTYPE_INT32: IntegerType(),
+    FieldDescriptor.CPPTYPE_UINT32: IntegerType(),
+    FieldDescriptor.CPPTYPE_INT64: LongType(),
+    FieldDescriptor.CPPTYPE_UINT64: LongType(),
+    FieldDescriptor.CPPTYPE_BOOL: BooleanType(),
+    FieldDescriptor.CPPTYPE_DOUBLE: DoubleType(),
+    FieldDescriptor.CPPTYPE_FLOAT: FloatType(),
+    FieldDescriptor.CPPTYPE_ENUM: StringType(),
 }
-
-FRAME_SCHEMA = f"{_FRAME}, operations array<struct<{_OPERATION}>>"
-"""The schema of the message `Frame` in the results of `with_frame`."""
-
-
-def with_frame(records: DataFrame) -> DataFrame:
-    """`records` with the column `frame`: `value` as a struct of `FRAME_SCHEMA`, null if it is no frame."""
-    found = computed_once(records, parsed("value", "Frame"), "frame")
-    filled = computed_once(found.withColumnRenamed("frame", _RAW), _filled(F.col(_RAW)), "frame")
-    return filled.drop(_RAW)
+_UNSIGNED_BITS: Mapping[int, int] = {FieldDescriptor.CPPTYPE_UINT32: 32, FieldDescriptor.CPPTYPE_UINT64: 64}
 
 
 def parsed(column: Column | str, message: str) -> Column:
-    """A message of journal.proto or store.proto as a struct. If the bytes do not parse, all of its fields are null."""
-    return from_protobuf(column, message, _descriptor(), {"mode": "PERMISSIVE"})
+    """A message of journal.proto or store.proto as a struct; null if the bytes do not parse."""
+    return _parser(message)(column)
 
 
-def ship_descriptor(spark: SparkSession) -> None:
-    """Send the descriptor set to executors on other machines. Raises ConfigError if the driver cannot write it."""
-    context = spark.sparkContext
-    beside = Path(_shipped(context)).absolute()
-    if _everywhere(context) is not None or beside.exists():
-        return
+def parsed_values(values: pa.Array, message: str) -> pa.Array:
+    """Messages as structs. Hot path: one parse and one dictionary for each message."""
+    class_ = GetMessageClass(_MESSAGES[message])
+    return pa.array([_as_dict(class_, value) for value in values.to_pylist()], to_arrow_type(_struct(message)))
+
+
+@cache
+def _parser(message: str) -> Any:
+    def parse(values: pa.Array) -> pa.Array:
+        return parsed_values(values, message)
+
+    return F.arrow_udf(parse, returnType=_struct(message))
+
+
+@cache
+def _struct(message: str) -> StructType:
+    return _struct_of(_MESSAGES[message])
+
+
+def _struct_of(descriptor: Descriptor) -> StructType:
+    return StructType([StructField(field.name, _type_of(field)) for field in descriptor.fields])
+
+
+def _type_of(field: FieldDescriptor) -> DataType:
+    if _is_map(field):
+        of_entry = field.message_type.fields_by_name
+        return MapType(_type_of(of_entry["key"]), _type_of(of_entry["value"]))
+    return ArrayType(_type_of_one(field)) if field.is_repeated else _type_of_one(field)
+
+
+def _type_of_one(field: FieldDescriptor) -> DataType:
+    if field.message_type is not None:
+        return _struct_of(field.message_type)
+    if field.cpp_type == FieldDescriptor.CPPTYPE_STRING:
+        return BinaryType() if field.type == FieldDescriptor.TYPE_BYTES else StringType()
+    return _TYPES[field.cpp_type]
+
+
+def _is_map(field: FieldDescriptor) -> bool:
+    return field.message_type is not None and field.message_type.GetOptions().map_entry
+
+
+def _as_dict(class_: type[Message], value: bytes | None) -> dict[str, Any] | None:
+    if value is None:
+        return None
     try:
-        shutil.copyfile(_DESCRIPTOR, beside)
-    except OSError as error:
-        raise ConfigError(
-            f"{beside.name} cannot be written into the working directory {os.getcwd()}: start elsewhere, or set "
-            f"{_SETTING} to where {_DESCRIPTOR.name} is on the driver and on every executor ({error})"
-        ) from error
-    atexit.register(beside.unlink, missing_ok=True)
-    context.addFile(str(beside))
+        return _fields(class_.FromString(value))
+    except DecodeError:
+        return None
+
+
+def _fields(message: Message) -> dict[str, Any]:
+    return {field.name: _value(field, value) for field, value in message.ListFields()}
+
+
+def _value(field: FieldDescriptor, value: Any) -> Any:
+    if _is_map(field):
+        of_value = field.message_type.fields_by_name["value"]
+        return [(key, _one(of_value, value[key])) for key in value]
+    return [_one(field, each) for each in value] if field.is_repeated else _one(field, value)
+
+
+def _one(field: FieldDescriptor, value: Any) -> Any:
+    if field.message_type is not None:
+        return _fields(value)
+    if field.enum_type is not None:
+        named = field.enum_type.values_by_number.get(value)
+        return str(value) if named is None else named.name
+    bits = _UNSIGNED_BITS.get(field.cpp_type)
+    return value if bits is None or value < 1 << bits - 1 else value - (1 << bits)
 
 
 def computed_once(table: DataFrame, column: Column, name: str) -> DataFrame:
     """`table` with a column that is expensive to compute.
 
-    Spark would evaluate the expression wherever the column is used, and parse a frame again for each field that a
+    Spark would evaluate the expression wherever the column is used, and parse a message again for each field that a
     filter looks at. A generator function keeps it from doing so, even if it generates only one row.
     """
     return table.select("*", F.explode(F.array(column)).alias(name))
@@ -108,44 +148,3 @@ def table_of(spark: SparkSession, schema: str, rows: Sequence[Mapping[str, Any]]
 
 def _base64(value: bytes | bytearray) -> str:
     return base64.b64encode(value).decode()
-
-
-def _descriptor() -> str:
-    return _descriptor_of(SparkContext.getOrCreate())
-
-
-@lru_cache(maxsize=1)
-def _descriptor_of(context: SparkContext) -> str:
-    """The path of the descriptor set. It is computed once for each context, as PySpark asks the JVM for every setting,
-    and settings do not change after the start."""
-    return _everywhere(context) or _shipped(context)
-
-
-def _shipped(context: SparkContext) -> str:
-    """The name of the shipped file. Each application has a name of its own, because another one may start in the same
-    directory and end earlier."""
-    return f"kafka-journal-{context.applicationId}.desc"
-
-
-def _everywhere(context: SparkContext) -> str | None:
-    """The path that is the same on the driver and on the executors; None if there is none."""
-    given = context.getConf().get(_SETTING)
-    if given:
-        return given
-    return str(_DESCRIPTOR) if (context.master or "").split("[")[0] == "local" else None
-
-
-def _filled(frame: Column) -> Column:
-    """A frame with protobuf's defaults filled in. The result is null if there is no magic number: the bytes do not
-    parse, or they are probably no frame."""
-    operations = F.transform(frame["operations"], lambda op: _with_defaults(op, _OPERATION))
-    return F.when(frame["magic"].isNotNull(), _with_defaults(frame, _FRAME, operations.alias("operations")))
-
-
-def _with_defaults(of: Column, fields: str, *further: Column) -> Column:
-    """The fields of a schema, with protobuf's default in the place of null."""
-    filled = [
-        F.coalesce(of[name.strip("`")], F.lit(_DEFAULTS[kind])).alias(name.strip("`"))
-        for name, kind in (field.replace(":", "").split() for field in fields.split(", "))
-    ]
-    return F.struct(*filled, *further)

@@ -16,7 +16,6 @@ from __future__ import annotations
 import secrets
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
@@ -25,10 +24,12 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from journal.errors import ArchiveError, ConfigError
+from loaders.spark.read.decoding import HEAD
+from loaders.spark.read.frames import head_of
 from loaders.spark.session.failures import java_causes
 from loaders.spark.session.packages import SparkPart
 from loaders.spark.session.session import check_parts
-from loaders.spark.session.wire import FORMAT, MAGIC, computed_once, parsed
+from loaders.spark.session.wire import computed_once
 from loaders.spark.stored.files import Files
 from loaders.spark.stored.table_stores import TableFormat, is_delta_conflict
 
@@ -39,17 +40,6 @@ ARCHIVE_SCHEMA = (
 )
 """The archive's columns."""
 _COLUMNS = [column.split()[0].strip("`") for column in ARCHIVE_SCHEMA.split(", ")]
-_HEAD: Mapping[str, object] = {
-    "epoch": 0,
-    "node": "",
-    "group": 0,
-    "number": 0,
-    "previous": 0,
-    "last": False,
-    "count": 0,
-    "issued": 0,
-}
-"""The columns of a frame, with protobuf's defaults."""
 _FRAMES = "frames"
 _TABLE = "table"
 _DELTA_LOG = f"{_TABLE}/_delta_log"
@@ -286,18 +276,16 @@ def _is_swept_away(error: Exception) -> bool:
 
 def _rows(records: DataFrame, journal: str, batch: str) -> DataFrame:
     """Kafka's columns as the archive's columns. Hot path: only the part of a frame before its operations is parsed."""
-    read = computed_once(records, parsed("value", "FrameHead"), "head")
+    read = computed_once(records, head_of("value"), "head")
     head = F.col("head")
-    is_frame = (head["magic"] == MAGIC) & (head["format"] == FORMAT)
-    of_frame = [F.when(is_frame, F.coalesce(head[name], F.lit(default))).alias(name) for name, default in _HEAD.items()]
     return read.select(
         "offset",
         F.col("timestamp").alias("appended"),
         "key",
         "value",
         F.length("value").alias("bytes"),
-        F.when(is_frame, F.coalesce(head["journal"], F.lit(b""))).alias("uuid"),
-        *of_frame,
+        head["journal"].alias("uuid"),
+        *(head[name].alias(name) for name in HEAD),
         F.lit(journal).alias("journal"),
         _day().alias("day"),
         F.col("partition").alias("shard"),

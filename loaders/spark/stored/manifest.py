@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from journal.errors import ArchiveError
 from loaders.spark.session.failures import java_causes
 
-FORMAT = 1
+FORMAT = 2
 _EXISTS = "org.apache.hadoop.fs.FileAlreadyExistsException"
 
 
@@ -98,12 +98,15 @@ class Manifest:
 
     @classmethod
     def from_json(cls, text: str, place: str) -> Manifest:
-        """A parsed manifest. Raises ArchiveError, which names `place`, for a file that is no manifest or has a newer
+        """A parsed manifest. Raises ArchiveError, which names `place`, for a file that is no manifest or has another
         format."""
         try:
             found: dict[str, Any] = json.loads(text)
             if found["format"] != FORMAT:
-                raise ArchiveError(f"{place} has format {found['format']}, this kafka-journal reads {FORMAT}")
+                raise ArchiveError(
+                    f"{place} has format {found['format']}, this kafka-journal reads {FORMAT}: archive the journal to "
+                    "another place"
+                )
             parts = [
                 ShardPart(**part | {"epochs": tuple(part["epochs"]), "files": tuple(part["files"])})
                 for part in found["shards"]

@@ -230,15 +230,6 @@ def open_store(files: Files, kept_as: TableFormat) -> TableStore:
     return DeltaStore(files) if kept_as is TableFormat.DELTA else ParquetStore(files)
 
 
-def read_tables_of(spark: SparkSession, path: str, table: str) -> DataFrame:
-    """A table that a job keeps below `path`, as it is now. Raises ConfigError if there is none."""
-    files = Files(spark, path)
-    kept = next((kept for each in TableFormat if (kept := open_store(files, each).read(spark, table))), None)
-    if kept is None:
-        raise ConfigError(f"{path} has no table {table}: `kafka-journal spark tables --to {path}` makes it")
-    return kept
-
-
 def is_delta_conflict(error: Exception) -> bool:
     """Whether Delta refused a change because another one was committed first."""
     return any(cause.name.startswith(_DELTA_CONFLICT) for cause in java_causes(error))

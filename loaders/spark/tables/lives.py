@@ -18,7 +18,6 @@ from pyspark.sql import functions as F
 from loaders.spark.fold.transactions import COMMITTED, OPEN, PREPARED, STAGED, resolved
 from loaders.spark.read.frames import frames as frames_of
 from loaders.spark.read.frames import operations as operations_of
-from loaders.spark.read.source import JournalIdentity
 from loaders.spark.session.wire import table_of
 from loaders.spark.tables.store_columns import with_store_columns
 
@@ -64,15 +63,15 @@ class WalBatch(NamedTuple):
 # ---- operations --------------------------------------------------------------------------------------------
 
 
-def wal_batch(records: DataFrame, journal: JournalIdentity, carried: DataFrame | None, topic: str) -> WalBatch:
-    """The result of one batch of the WAL. `records` have the columns of `wire.with_frame` and `skip` (an operator has
-    had the record skipped, so its frame is left out). `carried` is what the batch before it carried over."""
-    spark = records.sparkSession
+def wal_batch(read: DataFrame, carried: DataFrame | None, topic: str) -> WalBatch:
+    """The result of one batch of the WAL. `read` has the columns of `with_operations` and `skip` (an operator has had
+    the record skipped, so its frame is left out). `carried` is what the batch before it carried over."""
+    spark = read.sparkSession
     before = table_of(spark, CARRIED_SCHEMA, []) if carried is None else carried
-    moving = _moving(frames_of(records, journal), before).localCheckpoint()
+    moving = _moving(frames_of(read), before).localCheckpoint()
     stands = _stands(moving, before).localCheckpoint()
     frames = moving.where(~F.col("skip"))
-    operations = operations_of(records, journal)
+    operations = operations_of(read)
     operations = operations.join(frames.select("shard", "offset"), ["shard", "offset"], "left_semi")
     waiting = before.where("what = 'STAGED'").select("shard", "operation.*")
     names = waiting.columns

@@ -112,7 +112,7 @@ def _reference() -> Column:
         behind = update["position"] > route["position"]
         return (update["kind"] == UpdateKind.REFERENCE) & (update["subject"] == route["subject"]) & behind
 
-    return F.element_at(F.filter("updates", is_its), -1)
+    return F.try_element_at(F.filter("updates", is_its), F.lit(-1))
 
 
 def _columns(table: DataFrame) -> list[Column]:

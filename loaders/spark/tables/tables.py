@@ -28,7 +28,6 @@ from loaders.spark.read import frames, rows
 from loaders.spark.read.source import EARLIEST, JournalIdentity, JournalSource, batch_topics, identity, stream_topics
 from loaders.spark.read.start import readable_start
 from loaders.spark.session.failures import journal_errors
-from loaders.spark.session.wire import with_frame
 from loaders.spark.stored.files import Files
 from loaders.spark.stored.micro_batches import run_micro_batches
 from loaders.spark.stored.table_batches import Ends, TableBatch
@@ -37,11 +36,10 @@ from loaders.spark.stored.table_stores import (
     TableStore,
     is_delta_conflict,
     open_store,
-    read_tables_of,
     superseded,
 )
 from loaders.spark.tables import live_tables, lives
-from loaders.spark.tables.tables_place import ALL_TABLES, TABLES, TablesPlace
+from loaders.spark.tables.tables_place import ALL_TABLES, TABLES, TablesPlace, is_described
 
 BATCH_OFFSETS_MAX = 200_000
 """Offsets of both topics and all shards in one batch."""
@@ -126,8 +124,14 @@ def keep_tables(
 
 
 def read_kept(spark: SparkSession, path: str, table: str) -> DataFrame:
-    """A table that a job keeps below `path`, in either format, as it is now. Raises ConfigError if there is none."""
-    return read_tables_of(spark, path, table)
+    """A table that a job keeps below `path`, in either format, as it is now. Raises ConfigError if there is none, or if
+    another release keeps it."""
+    files = Files(spark, path)
+    stores = (open_store(files, each) for each in TableFormat) if is_described(files, path) else ()
+    kept = next((kept for store in stores if (kept := store.read(spark, table))), None)
+    if kept is None:
+        raise ConfigError(f"{path} has no table {table}: `kafka-journal spark tables --to {path}` makes it")
+    return kept
 
 
 class _Read(NamedTuple):
@@ -235,10 +239,10 @@ class _TablesJob:
         self.begun(batch.number, read.records)
         of_table = records.where(F.col("topic") == self._source.table)
         of_wal = records.where(F.col("topic") == self._source.wal).withColumn("skip", self.skip)
-        wal = with_frame(of_wal).localCheckpoint()
+        wal = frames.with_operations(of_wal, self._journal, "skip boolean").localCheckpoint()
         letters = self._keep_dead_letters(wal, of_table)
         self._keep_state(of_table)
-        gaps, skipped = self._keep_lives(wal), wal.where("skip").count()
+        gaps, skipped = self._keep_lives(wal), of_wal.where("skip").count()
         result = self.result
         self._place.require()
         self._store.commit()
@@ -269,9 +273,7 @@ class _TablesJob:
     # ---- one batch ---------------------------------------------------------------------------------------------
 
     def _keep_dead_letters(self, wal: DataFrame, of_table: DataFrame) -> int:
-        both = frames.dead_letters(wal, self._journal).unionByName(
-            rows.dead_letters(of_table), allowMissingColumns=True
-        )
+        both = frames.dead_letters(wal).unionByName(rows.dead_letters(of_table), allowMissingColumns=True)
         letters = both.localCheckpoint()
         self._store.replace("dead_letters", _DEAD_LETTER_KEYS, letters)
         return letters.count()
@@ -302,7 +304,7 @@ class _TablesJob:
         Raises ConfigError if another job has taken the tables by then."""
         spark, store = wal.sparkSession, self._store
         before = store.read(spark, "progress")
-        found = lives.wal_batch(wal, self._journal, before, self._source.wal)
+        found = lives.wal_batch(wal, before, self._source.wal)
         events, carried = lives.life_events(found.operations).localCheckpoint(), found.carried.localCheckpoint()
         stored = store.read(spark, "lives")
         touched = events.select("shard", "message").distinct()

@@ -15,6 +15,8 @@ rows or its beginning, whichever is later, are not older than that.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
 from journal.errors import ConfigError
 from loaders.spark.read.source import JournalIdentity
@@ -28,7 +30,24 @@ TABLES = ("messages", "in_doubt", "lives", "dead_letters")
 ALL_TABLES = (*TABLES, "rows", "progress")
 """All tables, including those from which the job continues. The first batch makes all of them."""
 _DESCRIPTION, _UNTIL = "journal.json", "until"
-_FORMAT = 2
+_FORMAT = 3
+
+
+def described(files: Files, path: str) -> Mapping[str, Any]:
+    """Which journal the tables below `path` belong to, and their format. Raises ConfigError for tables of another
+    release."""
+    found = files.told(_DESCRIPTION, "format")
+    if found["format"] != _FORMAT:
+        raise ConfigError(
+            f"{path} has tables of format {found['format']}, this kafka-journal keeps {_FORMAT}: keep the tables "
+            "anew elsewhere"
+        )
+    return found
+
+
+def is_described(files: Files, path: str) -> bool:
+    """Whether there are tables below `path`. Raises ConfigError for tables of another release."""
+    return files.exists(_DESCRIPTION) and bool(described(files, path))
 
 
 class TablesPlace:
@@ -98,12 +117,7 @@ class TablesPlace:
             self._until_ms = ms
 
     def _check_description(self, journal: JournalIdentity, kept_as: TableFormat) -> None:
-        path, found = self._path, self._files.told(_DESCRIPTION, "format")
-        if found["format"] != _FORMAT:
-            raise ConfigError(
-                f"{path} has tables of format {found['format']}, this kafka-journal keeps {_FORMAT}: keep the tables "
-                "anew elsewhere"
-            )
+        path, found = self._path, described(self._files, self._path)
         if found["uuid"] != journal.uuid.hex():
             raise ConfigError(
                 f"{path} has the tables of journal {found['journal']} with uuid {found['uuid']}: "

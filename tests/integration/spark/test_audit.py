@@ -89,7 +89,7 @@ TRIMMED = [(plant, at) for plant in PLANTS if plant not in NOT_TRIMMED | LOOKED_
 
 @pytest.fixture(scope="module")
 def audited(spark: SparkSession) -> tuple[Report, list[ShardReport]]:
-    """The audit of all shards, by executors without a Python; and what `verify` says of those that were trimmed."""
+    """The audit of all shards; and what `verify` says of those that were trimmed."""
     count = len(PLANTS) + len(TRIMMED)
     shards = [plants.history(shard, count) for shard in range(count)]
     bases = {}
@@ -100,9 +100,7 @@ def audited(spark: SparkSession) -> tuple[Report, list[ShardReport]]:
     wal = record_table(spark, [record for shard in shards for record in plants.wal_records(shard)])
     table = record_table(spark, [record for shard in shards for record in plants.table_records(shard)])
     journal = JournalIdentity(JOURNAL, len(shards))
-    with pytest.MonkeyPatch.context() as without_python:
-        without_python.setattr(spark.sparkContext, "pythonExec", "/nowhere/python")
-        found = compare(spark, wal, table, journal, marks=table_marks(table), topic=plants.WAL, bases=bases)
+    found = compare(spark, wal, table, journal, marks=table_marks(table), topic=plants.WAL, bases=bases)
     return found, [plants.verified(shard, count, bases[shard.shard]) for shard in shards[len(PLANTS) :]]
 
 

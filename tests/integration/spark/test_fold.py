@@ -15,7 +15,7 @@ from loaders.spark.audit.compare import compared_records, differences_of
 from loaders.spark.fold.fold import cut_at, fold, folded_lives, folded_slots
 from loaders.spark.fold.frames import flattened, put_aside
 from loaders.spark.read.source import JournalIdentity
-from loaders.spark.session.wire import table_of, with_frame
+from loaders.spark.session.wire import table_of
 from tests.support.build import JOURNAL, START_MS, add, delete, frame, marker, replace, update
 from tests.support.golden import Case, Json, cases, expected_outcome
 from tests.support.spark.frames import TopicRecord, record_table
@@ -30,7 +30,7 @@ def as_it_is(data: bytes) -> bytes:
 
 @pytest.fixture(scope="module")
 def folded(spark: SparkSession) -> dict[tuple[str, int], Json]:
-    frames = put_aside(with_frame(case_records(spark, CASES)))
+    frames = put_aside(case_records(spark, CASES))
     kinds = sorted({(case.journal, case.shards) for case in CASES})
     return outcomes(fold(reduce(DataFrame.union, (flattened_cases(frames, *kind) for kind in kinds))))
 
@@ -76,7 +76,7 @@ def test_a_state_as_of_a_time_ends_with_the_last_group_that_was_whole_by_then(sp
     wal = record_table(spark, records).withColumn("skip", F.col("offset") == 3)
     journal = JournalIdentity(JOURNAL, 2)
     at = datetime.fromtimestamp((START_MS + 4) / 1000, UTC)
-    state = fold(flattened(with_frame(cut_at(wal, journal, F.lit(at))), journal))
+    state = fold(flattened(cut_at(wal, journal, F.lit(at)), journal))
     assert [row["id"] for row in state.records.collect()] == [2]
 
 

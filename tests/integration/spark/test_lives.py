@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 from journal.v1.journal_pb2 import Frame
 from loaders.spark.fold.fold import is_one_of
+from loaders.spark.read.frames import with_operations
 from loaders.spark.read.source import JournalIdentity
-from loaders.spark.session.wire import with_frame
 from loaders.spark.tables.lives import wal_batch
 from tests.support.build import JOURNAL, START_MS, add, frame, marker
 from tests.support.spark.frames import TopicRecord, record_table
@@ -29,7 +29,7 @@ def counted(spark: SparkSession, skipped: Sequence[int], *batches: Sequence[Fram
         ]
         offset += len(batch)
         records = record_table(spark, values).withColumn("skip", is_one_of((0, each) for each in skipped))
-        told = wal_batch(with_frame(records), IDENTITY, carried, "j.wal")
+        told = wal_batch(with_operations(records, IDENTITY, "skip boolean"), carried, "j.wal")
         carried = told.carried.localCheckpoint()
         done = Counter(row["offset"] for row in told.operations.select("position.offset").collect())
         rows = told.frames.orderBy("offset").collect()

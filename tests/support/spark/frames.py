@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
-from loaders.spark.session.wire import with_frame
+from loaders.spark.read.frames import with_operations
+from loaders.spark.read.source import JournalIdentity
 
 SCHEMA = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp"
 
@@ -41,6 +42,6 @@ def record_table(spark: SparkSession, records: Iterable[TopicRecord]) -> DataFra
     return spark.createDataFrame(rows, SCHEMA).localCheckpoint()
 
 
-def wal_table(spark: SparkSession, records: Iterable[TopicRecord]) -> DataFrame:
+def wal_table(spark: SparkSession, records: Iterable[TopicRecord], journal: JournalIdentity) -> DataFrame:
     """What `loaders.spark.read.frames` takes."""
-    return with_frame(record_table(spark, records))
+    return with_operations(record_table(spark, records), journal)

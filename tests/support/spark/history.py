@@ -18,8 +18,8 @@ from journal.store.model import Message, QueueConfig
 from journal.store.store import MessageStore
 from journal.topics.control_reading import read_control
 from journal.topics.names import wal_topic
-from journal.v1.journal_pb2 import Frame
 from journal.wal.reading import WalReader
+from journal.wire.frames import Frame
 from journal.xa.xid import encode_xid, make_xid
 from loaders.spark.read.source import JournalSource
 from tests.support.children.store import start

@@ -56,7 +56,8 @@ def test_what_is_no_manifest_is_refused_with_its_place(text: str) -> None:
         Manifest.from_json(text, "here")
 
 
-def test_a_newer_format_is_refused() -> None:
-    newer = MANIFEST.to_json().replace(f'"format":{FORMAT}', f'"format":{FORMAT + 1}')
-    with pytest.raises(ArchiveError, match=f"here has format {FORMAT + 1}"):
-        Manifest.from_json(newer, "here")
+@pytest.mark.parametrize("other", [FORMAT - 1, FORMAT + 1])
+def test_another_format_is_refused(other: int) -> None:
+    text = MANIFEST.to_json().replace(f'"format":{FORMAT}', f'"format":{other}')
+    with pytest.raises(ArchiveError, match=f"here has format {other}.*: archive the journal to another place"):
+        Manifest.from_json(text, "here")

@@ -16,30 +16,33 @@ from journal.errors import ConfigError
 from loaders.spark.session.packages import READING, SparkPart, installed_pyspark, not_imported, packages
 from tests.extras import admits
 
+DELTA = "io.delta:delta-spark_4.2_2.13:4.4.0"
 
-def test_spark_s_own_packages_are_of_the_version_of_pyspark() -> None:
-    assert packages("3.4.1") == (
-        "org.apache.spark:spark-sql-kafka-0-10_2.12:3.4.1",
-        "org.apache.spark:spark-protobuf_2.12:3.4.1",
-    )
+
+def test_spark_s_own_package_is_of_the_version_of_pyspark() -> None:
+    assert packages("4.2.0") == ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",)
 
 
 def test_delta_lake_is_the_one_that_is_built_for_the_version_of_pyspark() -> None:
-    delta = "io.delta:delta-core_2.12:2.4.0"
-    assert packages("3.4.1", {SparkPart.DELTA}) == (delta,)
-    assert packages("3.4.1", READING | {SparkPart.DELTA}) == (*packages("3.4.1"), delta)
+    assert packages("4.2.0", {SparkPart.DELTA}) == packages("4.2.1", {SparkPart.DELTA}) == (DELTA,)
+    assert packages("4.2.0", READING | {SparkPart.DELTA}) == (*packages("4.2.0"), DELTA)
 
 
-@pytest.mark.parametrize("version", ["3.4.4", "3.5.9", "4.0.1"])
-def test_a_pyspark_that_nothing_is_matched_to_is_refused_with_the_command_that_mends_it(version: str) -> None:
-    with pytest.raises(ConfigError, match=rf"PySpark {version} is installed.*: pip install pyspark==3\.4\.1$"):
-        packages(version)
+@pytest.mark.parametrize("version", ["3.4.1", "3.5.9", "4.1.1"])
+def test_an_old_pyspark_is_refused_with_the_command_that_mends_it(version: str) -> None:
+    with pytest.raises(ConfigError, match=rf"PySpark {version} is installed.*: pip install 'kafka-journal\[spark\]'$"):
+        packages(version, ())
 
 
-def test_the_extra_admits_only_a_pyspark_that_packages_are_matched_to() -> None:
-    assert [version for version in ("3.4.0", "3.4.1", "3.4.2", "3.4.4", "3.5.0") if admits("spark", version)] == [
-        "3.4.1"
-    ]
+def test_a_pyspark_without_a_delta_lake_of_its_own_does_all_else() -> None:
+    assert packages("4.3.0", ()) == ()
+    with pytest.raises(ConfigError, match=r"no Delta Lake for it: pip install 'pyspark==4\.2\.\*', or keep"):
+        packages("4.3.0", {SparkPart.DELTA})
+
+
+def test_the_extra_admits_no_pyspark_that_is_refused() -> None:
+    versions = ("3.4.1", "3.5.9", "4.1.1", "4.2.0", "4.2.1", "4.3.0", "5.0.0")
+    assert [version for version in versions if admits("spark", version)] == ["4.2.0", "4.2.1", "4.3.0"]
 
 
 def test_the_installed_pyspark_is_one_that_packages_are_matched_to() -> None:
@@ -84,20 +87,17 @@ def test_without_pyspark_the_error_says_how_to_get_it(module: str) -> None:
 
 
 def test_a_pyspark_that_this_python_cannot_import_is_not_said_to_be_missing() -> None:
-    """PySpark imports `typing.io`, which Python 3.13 no longer has."""
-    said = said_without("typing.io")
+    said = said_without("pyspark.errors")
     installed = f"PySpark {installed_pyspark()} is installed, and Python {platform.python_version()} cannot import it"
     assert said.startswith(f"{installed} (ModuleNotFoundError: ")
-    assert "typing.io" in said
-    assert said.endswith("): PySpark 3.4 takes Python 3.12 or older")
-    assert "pip install" not in said
+    assert said.endswith("): pip install 'kafka-journal[spark]' gets what it needs")
     audited = "from journal.cli.verify.by_spark import audited; audited(None, None, None, 1)"
-    assert said_without("typing.io", audited) == said
+    assert said_without("pyspark.errors", audited) == said
 
 
 def test_an_older_pyspark_that_lacks_what_is_imported_is_not_said_to_be_of_another_python(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(metadata, "version", lambda _: "3.3.4")
-    with pytest.raises(ConfigError, match=r"PySpark 3\.3\.4 is installed, and no packages"):
+    with pytest.raises(ConfigError, match=r"PySpark 3\.3\.4 is installed, and 4\.2 or newer is needed"):
         not_imported(ModuleNotFoundError("No module named 'pyspark.errors'"))
