@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute
 from google.protobuf.message import DecodeError
 
+from journal.errors import FormerFrameError
 from journal.limits import VIRTUAL_SHARDS
 from journal.v1.journal_pb2 import ADD, COMMIT, DELETE, MARKER, PREPARE, ROLLBACK, UPDATE, FrameColumns, OperationType
 
@@ -74,7 +75,7 @@ def pieces(batch: pa.RecordBatch, column: str = "value") -> Iterator[pa.RecordBa
 
 
 def decoded(values: list[bytes | None], partitions: Numbers, journal: bytes, shards: int) -> Decoded:
-    """What the values of records in these partitions hold, for a journal of so many shards.
+    """What the values of records in these partitions hold, for a journal of so many shards. Raises FormerFrameError.
 
     Hot path: one parse for each frame, and a few steps of numpy for all of them.
     """
@@ -114,12 +115,21 @@ def decoded(values: list[bytes | None], partitions: Numbers, journal: bytes, sha
 
 
 def head(value: bytes | None) -> FrameColumns | None:
-    """The fields of a frame, of any journal; None for other bytes."""
+    """The fields of a frame, of any journal; None for other bytes. Raises FormerFrameError."""
     try:
         frame = FrameColumns.FromString(value or b"")
     except DecodeError:
         return None
-    return frame if (frame.magic, frame.format) == (MAGIC, FORMAT) else None
+    if (frame.magic, frame.format) != (MAGIC, FORMAT):
+        return None
+    _require_columns(frame)
+    return frame
+
+
+def _require_columns(frame: FrameColumns) -> None:
+    """Raises FormerFrameError for a frame that has its operations one by one."""
+    if frame.former:
+        raise FormerFrameError("frame that was written before 0.1.0: make the journal anew")
 
 
 def _parsed(value: bytes | None, journal: bytes) -> tuple[FrameColumns, str | None]:
@@ -138,8 +148,7 @@ def _head_fault(frame: FrameColumns, journal: bytes) -> str | None:
         return f"not a frame: magic {frame.magic}"
     if frame.format != FORMAT:
         return f"frame format {frame.format} instead of {FORMAT}"
-    if frame.former:
-        return "frame that was written before 0.1.0: make the journal anew"
+    _require_columns(frame)
     if frame.journal != journal:
         return f"frame of another journal: uuid {frame.journal.hex()}"
     if min(frame.epoch, frame.group, frame.number) < 1 or frame.previous != frame.number - 1:
@@ -157,7 +166,10 @@ def _size_fault(frame: FrameColumns) -> str | None:
         if size != frame.count * type_.itemsize and (size or name in _NEEDED):
             return f"frame of {frame.count} operations has a column `{name}` of {size} bytes"
     lengths = int(np.frombuffer(frame.lengths, "<u4").sum(dtype=np.int64))
-    return None if lengths == len(frame.data) else f"frame says {lengths} bytes of data and has {len(frame.data)}"
+    if lengths != len(frame.data):
+        return f"frame says {lengths} bytes of data and has {len(frame.data)}"
+    others = frame.replaceable.translate(None, b"\0\1")
+    return f"frame has {others[0]} in its column `replaceable`" if others else None
 
 
 def _column(frames: list[FrameColumns], name: str, type_: np.dtype[Any]) -> Numbers:
