@@ -112,28 +112,18 @@ def test_each_part_that_a_running_spark_lacks_is_named_and_its_jvm_leaves_signal
     assert not list(tmp_path.iterdir()), "something was left behind"
 
 
-def test_packages_that_no_repository_has_are_named(tmp_path: Path) -> None:
-    ivy = tmp_path / "ivysettings.xml"
-    ivy.write_text(NO_REPOSITORY.format(directory=tmp_path))
-    ended = run(tmp_path, "parts=kafka,delta", f"spark.jars.ivySettings={ivy}", f"spark.jars.ivy={tmp_path / 'ivy'}")
-    assert "org.apache.spark:spark-sql-kafka-0-10_2.13:" in ended.stdout
-    assert "spark.jars.ivySettings" in ended.stdout
-    assert "an archive of Parquet files, which needs no Delta Lake" in ended.stdout
-    assert "unresolved dependency" in ended.stderr
-
-
-def test_one_of_two_processes_that_get_packages_waits(tmp_path: Path) -> None:
+def test_packages_that_no_repository_has_are_named_by_a_process_that_waited_for_another_one(tmp_path: Path) -> None:
     """Ivy's cache is not for two: one can find there what the other is still writing."""
     ivy = tmp_path / "ivysettings.xml"
     ivy.write_text(NO_REPOSITORY.format(directory=tmp_path))
-    settings = ["parts=kafka", f"spark.jars.ivySettings={ivy}", f"spark.jars.ivy={tmp_path / 'ivy'}"]
+    settings = ["parts=kafka,delta", f"spark.jars.ivySettings={ivy}", f"spark.jars.ivy={tmp_path / 'ivy'}"]
     env = os.environ | {CACHE_VARIABLE: str(tmp_path), "SPARK_LOCAL_IP": "127.0.0.1"}
     command = [sys.executable, "-c", CHECKS, *settings]
     with one_at_a_time(tmp_path / "spark-packages.lock", "testing", pytest.fail):
         started = subprocess.Popen(
             command,
             stderr=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
             cwd=tmp_path,
             env=env,
             start_new_session=True,
@@ -141,7 +131,11 @@ def test_one_of_two_processes_that_get_packages_waits(tmp_path: Path) -> None:
         assert started.stderr is not None
         assert b"waiting for another process that is starting Spark" in started.stderr.readline()
         assert not (tmp_path / "ivy").exists()
-    assert b"unresolved dependency" in started.communicate(timeout=START_TIMEOUT_S)[1]
+    told, said = (each.decode() for each in started.communicate(timeout=START_TIMEOUT_S))
+    assert "org.apache.spark:spark-sql-kafka-0-10_2.13:" in told
+    assert "spark.jars.ivySettings" in told
+    assert "an archive of Parquet files, which needs no Delta Lake" in told
+    assert "unresolved dependency" in said
     assert (tmp_path / "ivy").exists()
 
 
