@@ -124,7 +124,7 @@ def _columns(table: DataFrame) -> list[Column]:
     what = F.col("what")
     subject = F.col("subject") if "subject" in table.columns else F.lit(None).cast("bigint")
     at = F.col("appended") if "appended" in table.columns else F.lit(None).cast("timestamp")
-    large = F.size(message["chunks"]) > 0
+    large = F.coalesce(F.size(message["chunks"]), F.lit(0)) > 0
     columns = (
         F.coalesce(of["address"]["name"], queue["address"], message["address"]),
         queue["name"],
