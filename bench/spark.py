@@ -19,8 +19,9 @@ from bench.scene import Memory, Scene
 from bench.workload import Prefill, markers, operation_frames
 from journal.config import Settings
 from loaders.spark.archive.archive import archive
+from loaders.spark.read.loading import batch
 from loaders.spark.read.readers import read_wal
-from loaders.spark.read.source import JournalSource, batch
+from loaders.spark.read.source import JournalSource
 from loaders.spark.session.session import make_session
 
 OPERATIONS = 5_000_000

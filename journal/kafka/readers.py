@@ -188,6 +188,21 @@ class KafkaReader:
             for part in partitions
         }
 
+    def at_time(self, time_ms: int, partitions: Sequence[int], timeout_s: float) -> dict[int, int]:
+        """The offset of the first record of each partition that has this time or a later one, in ms since 1970; a
+        partition without such a record is left out."""
+        try:
+            answers = self._open().offsets_for_times(
+                [TopicPartition(self._topic, part, time_ms) for part in partitions], timeout_s
+            )
+        except KafkaException as error:
+            raise operating_error(f"offsets of {self._topic} by time", error_of(error), self._asks) from error
+        for answer in answers:
+            if answer.error is not None:
+                doing = f"offset of {self._topic}[{answer.partition}] by time"
+                raise operating_error(doing, answer.error, self._asks)
+        return {answer.partition: answer.offset for answer in answers if answer.offset >= 0}
+
     def _offsets(self, which: int, partitions: Sequence[int], until: float) -> dict[int, int]:
         """Offsets of these partitions, as far as the leaders that librdkafka knows tell them in time."""
         asked = [TopicPartition(self._topic, part, which) for part in partitions]

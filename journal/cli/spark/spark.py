@@ -141,10 +141,10 @@ def _read(
     table = read_table(spark, source)
     if what is What.WAL:
         if archive is None:
-            journal = identity(spark, source)
+            journal = identity(source)
             left = dict.fromkeys(range(journal.shards), EARLIEST)
             mend = "--archive PATH reads it from there, --from-trimmed shows what is left"
-            start = left if from_trimmed else readable_start(spark, source, journal, mend=mend)
+            start = left if from_trimmed else readable_start(source, journal, mend=mend)
             wal = read_wal(spark, source, starting=start)
         else:
             wal = read_wal(spark, source, include_archive=archive)

@@ -31,8 +31,9 @@ from loaders.spark.analytics.queue_events import (
 from loaders.spark.analytics.queue_windows import QUEUE, latencies, summary, windows
 from loaders.spark.fold.fold import is_one_of
 from loaders.spark.read.archived import as_records, newest_manifest, read_archive, require_beginning
+from loaders.spark.read.loading import batch
 from loaders.spark.read.readers import skipped_places
-from loaders.spark.read.source import JournalIdentity, JournalSource, batch, identity
+from loaders.spark.read.source import JournalIdentity, JournalSource, identity
 from loaders.spark.read.start import readable_start
 from loaders.spark.session.failures import journal_errors
 
@@ -97,9 +98,9 @@ def analytics(
     depths would be wrong.
     """
     if archive is None:
-        journal = identity(spark, source)
+        journal = identity(source)
         places = skipped_places(spark, source)
-        start = readable_start(spark, source, journal, mend="--from-archive PATH is of an archive that has it")
+        start = readable_start(source, journal, mend="--from-archive PATH is of an archive that has it")
         records = batch(spark, source, source.wal, starting=start)
     else:
         manifest = newest_manifest(spark, archive, source.journal)

@@ -51,8 +51,9 @@ from loaders.spark.analytics.queue_events import (
 from loaders.spark.analytics.queue_windows import windows
 from loaders.spark.analytics.window_sinks import Sink, WindowSpan
 from loaders.spark.fold.fold import is_one_of
+from loaders.spark.read.loading import stream
 from loaders.spark.read.readers import skipped_places
-from loaders.spark.read.source import JournalIdentity, JournalSource, identity, stream
+from loaders.spark.read.source import JournalIdentity, JournalSource, identity
 from loaders.spark.read.start import readable_start
 from loaders.spark.session.wire import table_of
 from loaders.spark.stored.claim import PlaceClaim, names_of
@@ -296,10 +297,10 @@ def follow(
     """
     if not 0 <= lateness_s < math.inf:
         raise ConfigError(f"a lateness of {lateness_s:g} s: expected 0 s or more")
-    journal = identity(spark, source)
+    journal = identity(source)
     follower = WindowsFollower(spark, journal, state, width_of(0, width_s), round(lateness_s * 1000), bad_input)
     if not follower.begin():
-        follower.ends = readable_start(spark, source, journal, mend=_NO_STREAM)
+        follower.ends = readable_start(source, journal, mend=_NO_STREAM)
 
     def give(over: Over | None) -> None:
         follower.require()

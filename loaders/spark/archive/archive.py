@@ -28,8 +28,9 @@ from loaders.spark.archive.marks import ArchiveMarks
 from loaders.spark.archive.numbers import checked_part
 from loaders.spark.archive.result import ArchiveResult
 from loaders.spark.read.archived import read_archive
+from loaders.spark.read.loading import stream
 from loaders.spark.read.readers import skipped_places
-from loaders.spark.read.source import EARLIEST, JournalIdentity, JournalSource, control, identity, stream
+from loaders.spark.read.source import EARLIEST, JournalIdentity, JournalSource, control, identity
 from loaders.spark.read.start import readable_start
 from loaders.spark.stored.archive_frames import Written, open_frames
 from loaders.spark.stored.manifest import Manifest, ManifestLog, ShardPart
@@ -103,7 +104,7 @@ class _ArchiveJob:
 
     def open(self, *, replace_other: bool, from_trimmed: bool) -> None:
         """Read where the archive stands, and check that it belongs to this journal. Raises the errors of `archive`."""
-        found_control = control(self._spark, self._source)
+        found_control = control(self._source)
         self._identity, begun = found_control.identity, found_control.begun
         self._marks = ArchiveMarks(self._spark, self._source, self._path, found_control.archives)
         found = self._log.newest()
@@ -261,7 +262,7 @@ class _ArchiveJob:
         deleted and created again. If the journal is still the same one, such records are archived as foreign
         records."""
         if any(part.records > part.frames for part in parts.values()):
-            _require_same(self._manifest, identity(self._spark, self._source), self._path)
+            _require_same(self._manifest, identity(self._source), self._path)
 
     def _checked_numbers(self, written: DataFrame, parts: dict[int, ShardPart]) -> dict[int, ShardPart]:
         """The batch's part of each shard, with the number of its faults. Raises GapError for a WAL that began anew."""
@@ -297,7 +298,7 @@ def _readable_start(
     mend = "--from-trimmed begins an archive with what is left"
     if starting is not None:
         mend = f"the archive {path} has not got them: --from-trimmed --replace begins another one with what is left"
-    return readable_start(spark, source, journal, starting, begun=begun, mend=mend)
+    return readable_start(source, journal, starting, begun=begun, mend=mend)
 
 
 def _require_same(manifest: Manifest, found: JournalIdentity, path: str) -> None:

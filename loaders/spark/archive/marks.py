@@ -56,7 +56,7 @@ class ArchiveMarks:
     def write(self, manifest: Manifest) -> Control:
         """Write how far the archive reaches, which must be in a manifest. Returns what the control rows said before.
         Raises ArchiveError if another archive has replaced this one."""
-        found = control(self._spark, self._source)
+        found = control(self._source)
         other = self._other(found.archives, {manifest.archive, *self._displaced})
         if other is not None:
             raise ArchiveError(

@@ -64,7 +64,8 @@ from loaders.spark.fold.frames import (
 from loaders.spark.fold.transactions import transaction_counts, transactions_left
 from loaders.spark.read import rows
 from loaders.spark.read.archived import joined
-from loaders.spark.read.source import JournalIdentity, JournalSource, batch, identity
+from loaders.spark.read.loading import batch
+from loaders.spark.read.source import JournalIdentity, JournalSource, identity
 from loaders.spark.read.start import begin_of
 from loaders.spark.session.failures import journal_errors
 
@@ -89,12 +90,12 @@ def audit(
     TopicError, RowError (also for a mark that does not parse) and ArchiveError like `archived.joined`, GapError if the
     WAL is trimmed meanwhile, and KafkaUnavailableError.
     """
-    journal = identity(spark, source)
+    journal = identity(source)
     table = batch(spark, source, source.table)
     with journal_errors(source):
         # the trim is read first, so that no mark that is read next is before it; the end of the WAL is read last
         if archive is None:
-            begin = begin_of(spark, source, journal)
+            begin = begin_of(source, journal)
             bases = bases_of(spark, source, begin)
             marks = table_marks(table)
             wal = batch(spark, source, source.wal, starting=begin.offsets)

@@ -53,7 +53,7 @@ def bases_of(spark: SparkSession, source: JournalSource, begin: Begin) -> dict[i
     or was not trimmed by `trim`."""
     if not begin.trimmed:
         return {}
-    trims = control(spark, source).trims
+    trims = control(source).trims
     found = {shard: base_of(trims.get(shard), begin.offsets[shard]) for shard in sorted(begin.trimmed)}
     return {shard: base for shard, base in found.items() if base is not None}
 

@@ -33,8 +33,9 @@ from loaders.spark.fold.frames import (
 )
 from loaders.spark.fold.transactions import COMMITTED, STAGED, resolved, transaction_counts, transactions_left
 from loaders.spark.read.archived import joined
+from loaders.spark.read.loading import batch
 from loaders.spark.read.readers import skipped_places
-from loaders.spark.read.source import JournalIdentity, JournalSource, batch, identity, require_all_shards
+from loaders.spark.read.source import JournalIdentity, JournalSource, identity, require_all_shards
 from loaders.spark.read.start import readable_start
 
 _OF_ID = (*SHARD, "id")
@@ -88,7 +89,7 @@ def state_as_of(
     """
     if (time is None) == (offsets is None):
         raise ConfigError("a state is as of a time, or as of offsets")
-    journal = identity(spark, source)
+    journal = identity(source)
     require_all_shards(journal, offsets)
     records = committed(spark, source, journal, archive)
     with_skips = records.withColumn("skip", is_skipped(spark, source))
@@ -102,7 +103,7 @@ def committed(spark: SparkSession, source: JournalSource, journal: JournalIdenti
     `state_as_of`."""
     if archive is not None:
         return joined(spark, source, journal, archive)
-    start = readable_start(spark, source, journal, mend="archive=PATH reads it from an archive")
+    start = readable_start(source, journal, mend="archive=PATH reads it from an archive")
     return batch(spark, source, source.wal, starting=start)
 
 

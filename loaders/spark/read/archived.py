@@ -6,7 +6,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from journal.errors import ArchiveError
-from loaders.spark.read.source import Control, JournalIdentity, JournalSource, batch
+from loaders.spark.read.loading import batch
+from loaders.spark.read.source import Control, JournalIdentity, JournalSource
 from loaders.spark.read.start import readable_start
 from loaders.spark.stored.archive_frames import all_frames
 from loaders.spark.stored.files import Files
@@ -89,7 +90,7 @@ def joined(spark: SparkSession, source: JournalSource, journal: JournalIdentity,
         raise ArchiveError(f"{path} is the archive of a journal {source.journal} with uuid {manifest.uuid.hex()}")
     require_beginning(spark, path, source.journal)
     starting = manifest.ends()
-    readable_start(spark, source, journal, starting, mend=f"the archive {path} ends before that")
+    readable_start(source, journal, starting, mend=f"the archive {path} ends before that")
     # the newest manifest is read first; records archived after that are read from the WAL
     archived = as_records(read_archive(spark, path, source.journal), source.wal)
     ends = F.create_map(*(F.lit(n) for pair in sorted(starting.items()) for n in pair))

@@ -6,7 +6,7 @@ operation that must not be there makes its whole record a dead letter, just as i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,6 +61,14 @@ class Decoded:
     rows: Numbers = field(default_factory=lambda: np.empty(0, np.int64))
     index: Numbers = field(default_factory=lambda: np.empty(0, np.int32))
     operations: dict[str, pa.Array] = field(default_factory=dict)
+    types: Numbers = field(default_factory=lambda: np.empty(0, np.uint8))
+    """The type of each operation, as a number."""
+
+    def has_type(self, names: Sequence[str]) -> Numbers:
+        """Which operations have one of these types."""
+        wanted = np.zeros(256, np.bool_)
+        wanted[[OperationType.Value(name) for name in names]] = True
+        return wanted[self.types]
 
 
 def pieces(batch: pa.RecordBatch, column: str = "value") -> Iterator[pa.RecordBatch]:
@@ -74,7 +82,7 @@ def pieces(batch: pa.RecordBatch, column: str = "value") -> Iterator[pa.RecordBa
         begin = end
 
 
-def decoded(values: list[bytes | None], partitions: Numbers, journal: bytes, shards: int) -> Decoded:
+def decoded(values: Sequence[bytes | None], partitions: Numbers, journal: bytes, shards: int) -> Decoded:
     """What the values of records in these partitions hold, for a journal of so many shards. Raises FormerFrameError.
 
     Hot path: one parse for each frame, and a few steps of numpy for all of them.
@@ -105,11 +113,12 @@ def decoded(values: list[bytes | None], partitions: Numbers, journal: bytes, sha
         frame = of_row[row] if fault is None else None
         for name, into in found.heads.items():
             into.append(None if frame is None else getattr(frame, name))
+    found.types = columns["types"]
     found.operations = _operations(columns, b"".join(frame.data for frame in frames))
     if len(wrong):
         good = np.array([fault is None for fault in found.faults])[found.rows]
         kept = pa.array(good)
-        found.rows, found.index = found.rows[good], found.index[good]
+        found.rows, found.index, found.types = found.rows[good], found.index[good], found.types[good]
         found.operations = {name: values_.filter(kept) for name, values_ in found.operations.items()}
     return found
 

@@ -23,7 +23,7 @@ _OPERATIONS = (
     "last boolean, issued bigint, count int, index int, type string, id bigint, kind int, data binary, "
     "replaceable boolean, subject bigint, tx bigint, covers int, shards int"
 )
-_HEAD_TYPES = {
+HEAD_TYPES = {
     "journal": pa.binary(),
     "epoch": pa.int64(),
     "node": pa.string(),
@@ -34,7 +34,7 @@ _HEAD_TYPES = {
     "issued": pa.int64(),
     "count": pa.int32(),
 }
-_HEADS = pa.struct(_HEAD_TYPES.items())
+_HEADS = pa.struct(HEAD_TYPES.items())
 
 _OF_A_RECORD = ("ADD", "UPDATE", "DELETE")
 _OF_A_TRANSACTION = ("PREPARE", "COMMIT", "ROLLBACK")
@@ -53,17 +53,18 @@ def with_operations(records: DataFrame, journal: JournalIdentity, further: str =
 def _decoded(batches: Iterable[pa.RecordBatch], journal: tuple[bytes, int]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for piece in pieces(batch):
-            yield _piece(piece, *journal)
+            yield flattened_rows(piece, *journal)
 
 
-def _piece(records: pa.RecordBatch, uuid: bytes, shards: int) -> pa.RecordBatch:
+def flattened_rows(records: pa.RecordBatch, uuid: bytes, shards: int) -> pa.RecordBatch:
+    """The rows of `with_operations` for records in its columns, of a journal with this uuid and so many shards."""
     found = decoded(records["value"].to_pylist(), records["shard"].to_numpy(), uuid, shards)
     alone = np.setdiff1d(np.arange(records.num_rows), found.rows)
     rows = pa.array(np.concatenate([found.rows, alone]))
     of_record = {name: records[name] for name in records.schema.names if name != "value"}
     faults = pa.array(found.faults, pa.string())
     values = pa.compute.if_else(faults.is_valid(), records["value"], None)
-    heads = {name: pa.array(values_, _HEAD_TYPES[name]) for name, values_ in found.heads.items()}
+    heads = {name: pa.array(values_, HEAD_TYPES[name]) for name, values_ in found.heads.items()}
     columns = {
         name: column.take(rows) for name, column in (of_record | {"value": values, "fault": faults} | heads).items()
     }
@@ -80,7 +81,7 @@ def _with_nulls(values: pa.Array, count: int) -> pa.Array:
 def head_of(values: pa.Array) -> pa.Array:
     """The fields before a frame's operations, of any journal; null for other bytes."""
     found = [head(value) for value in values.to_pylist()]
-    told = [None if frame is None else {name: getattr(frame, name) for name in _HEAD_TYPES} for frame in found]
+    told = [None if frame is None else {name: getattr(frame, name) for name in HEAD_TYPES} for frame in found]
     return pa.array(told, _HEADS)
 
 

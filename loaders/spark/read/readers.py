@@ -19,16 +19,8 @@ from pyspark.sql import functions as F
 from journal.errors import ConfigError
 from loaders.spark.read import frames, rows
 from loaders.spark.read.archived import archive_path, joined
-from loaders.spark.read.source import (
-    JournalIdentity,
-    JournalSource,
-    batch,
-    control,
-    identity,
-    identity_and_begun,
-    require_all_shards,
-    stream,
-)
+from loaders.spark.read.loading import batch, load, load_stream, stream
+from loaders.spark.read.source import JournalSource, control, identity, identity_and_begun, require_all_shards
 from loaders.spark.read.start import readable_start
 from loaders.spark.session.failures import journal_errors
 
@@ -91,10 +83,10 @@ def read_wal(
     """
     if include_archive is not False:
         return _with_archive(spark, source, include_archive, bounded=starting is not None or ending is not None)
-    journal, begun = identity_and_begun(spark, source)
+    journal, begun = identity_and_begun(source)
     require_all_shards(journal, ending)
-    start = readable_start(spark, source, journal, starting, begun=begun, mend=_ARCHIVED_OR_LEFT)
-    return _wal(batch(spark, source, source.wal, starting=start, ending=ending), journal)
+    start = readable_start(source, journal, starting, begun=begun, mend=_ARCHIVED_OR_LEFT)
+    return Wal(*(load(spark, source, table, starting=start, ending=ending) for table in Wal._fields))
 
 
 def stream_wal(
@@ -108,9 +100,9 @@ def stream_wal(
 
     A query that goes on from its checkpoint fails if records were trimmed meanwhile.
     """
-    journal, begun = identity_and_begun(spark, source)
-    start = readable_start(spark, source, journal, starting, begun=begun, mend=_LEFT)
-    return _wal(stream(spark, source, source.wal, starting=start, max_offsets=max_offsets), journal)
+    journal, begun = identity_and_begun(source)
+    start = readable_start(source, journal, starting, begun=begun, mend=_LEFT)
+    return Wal(*(load_stream(spark, source, table, starting=start, max_offsets=max_offsets) for table in Wal._fields))
 
 
 def read_table(spark: SparkSession, source: JournalSource) -> Table:
@@ -122,7 +114,7 @@ def read_table(spark: SparkSession, source: JournalSource) -> Table:
 
 def skipped_places(spark: SparkSession, source: JournalSource) -> list[tuple[int, int]]:
     """The WAL records (shard, offset) that operators have had skipped. Raises the errors of `read_table`."""
-    identity(spark, source)
+    identity(source)
     # the filter comes first, because these rows are few
     found = batch(spark, source, source.table).where(F.substring("key", 1, 1) == F.lit(b"s"))
     with journal_errors(source):
@@ -132,7 +124,7 @@ def skipped_places(spark: SparkSession, source: JournalSource) -> list[tuple[int
 
 def stream_table(spark: SparkSession, source: JournalSource, *, max_offsets: int | None = None) -> TableChanges:
     """Every row that is written or deleted, marks included. The rows up to a shard's MARK belong together."""
-    identity(spark, source)
+    identity(source)
     records = stream(spark, source, source.table, max_offsets=max_offsets)
     return TableChanges(rows.changes(records), rows.dead_letters(records))
 
@@ -151,13 +143,10 @@ def read_transactions(spark: SparkSession, source: JournalSource) -> Transaction
 def _with_archive(spark: SparkSession, source: JournalSource, archive: str | bool, *, bounded: bool) -> Wal:
     if bounded:
         raise ConfigError("starting and ending are of the WAL alone: read it without the archive")
-    found = control(spark, source)
+    found = control(source)
     path = archive if isinstance(archive, str) else archive_path(source, found)
-    return _wal(joined(spark, source, found.identity, path), found.identity)
-
-
-def _wal(records: DataFrame, journal: JournalIdentity) -> Wal:
-    read = frames.with_operations(records, journal)
+    records = joined(spark, source, found.identity, path)
+    read = frames.with_operations(records, found.identity)
     return Wal(frames.operations(read), frames.frames(read), frames.dead_letters(read))
 
 
@@ -166,6 +155,6 @@ def _wal(records: DataFrame, journal: JournalIdentity) -> Wal:
 
 def _state(spark: SparkSession, source: JournalSource) -> tuple[DataFrame, DataFrame]:
     """The newest rows, typed, and the same rows untyped."""
-    identity(spark, source)
+    identity(source)
     newest = rows.newest(batch(spark, source, source.table))
     return rows.changes(newest), newest

@@ -1,11 +1,13 @@
 """Spark's errors about the journal's topics, translated into the journal's own errors.
 
 DataFrames are lazy: Spark meets Kafka in an action, perhaps one of the caller's. The caller wraps such actions in
-`journal_errors`.
+`journal_errors`. An error that the data source raises in one of Python's workers reaches the driver as a traceback in
+the text of Spark's error, and its last line names the journal's error.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
@@ -13,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
+from journal import errors
 from journal.errors import GapError, JournalError, KafkaRefusedError, KafkaUnavailableError, NoJournalError
 from journal.kafka.access import Access, Need, on_cluster, on_group, on_topic, on_transactional_id
 
@@ -25,6 +28,8 @@ _GONE = f"{_KAFKA}clients.consumer.OffsetOutOfRangeException"
 _SILENT = (f"{_KAFKA}common.errors.TimeoutException", f"{_KAFKA}common.errors.DisconnectException")
 _SOURCE = "org.apache.spark.sql.kafka010."
 _CAUSES_MAX = 20
+_RAISED = re.compile(rf"^(?:.* )?{re.escape(errors.__name__)}\.(\w+): (.*)$", re.MULTILINE)
+"""The last line of a traceback of one of the journal's errors."""
 
 
 class Cause(NamedTuple):
@@ -63,6 +68,8 @@ def journal_errors(source: ReadJournal, doing: str = READING) -> Iterator[None]:
 
 def translated(error: Exception, source: ReadJournal, doing: str = READING) -> JournalError | None:
     """The journal's error for an error of Spark's (of an action or a streaming query); None if there is none."""
+    if (raised := raised_in_python(error)) is not None:
+        return raised
     causes, journal = java_causes(error), source.journal
     names = [cause.name for cause in causes]
     said = causes[-1].message if causes else ""
@@ -77,6 +84,16 @@ def translated(error: Exception, source: ReadJournal, doing: str = READING) -> J
     if any(name.startswith(_KAFKA) for name in names):
         return KafkaRefusedError(said)
     return None
+
+
+def raised_in_python(error: Exception) -> JournalError | None:
+    """The journal's error that one of Python's workers raised; None if there is none."""
+    found = _RAISED.findall(str(error))
+    if not found:
+        return None
+    name, text = found[-1]
+    raised: JournalError = getattr(errors, name)(text)
+    return raised
 
 
 def _lacking(cause: Cause, doing: str) -> list[Need]:

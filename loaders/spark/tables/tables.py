@@ -25,7 +25,8 @@ from pyspark.sql import functions as F
 from journal.errors import ConfigError
 from loaders.spark.fold.fold import is_skipped
 from loaders.spark.read import frames, rows
-from loaders.spark.read.source import EARLIEST, JournalIdentity, JournalSource, batch_topics, identity, stream_topics
+from loaders.spark.read.loading import batch_topics, stream_topics
+from loaders.spark.read.source import EARLIEST, JournalIdentity, JournalSource, identity
 from loaders.spark.read.start import readable_start
 from loaders.spark.session.failures import journal_errors
 from loaders.spark.stored.files import Files
@@ -103,12 +104,12 @@ def keep_tables(
     after the place where a run ended, and ConfigError for a path whose tables belong to another journal or job, whose
     files do not belong together, or whose job was away too long.
     """
-    found = identity(spark, source)
+    found = identity(source)
     files = Files(spark, path)
     place = TablesPlace(files, path, now_ms=_now_ms())
     start: Mapping[int, int] = dict.fromkeys(range(found.shards), EARLIEST)
     if not place.open(source.journal, found, kept_as, retention_ms) and not from_trimmed:
-        start = readable_start(spark, source, found, mend="--from-trimmed keeps tables of what is left")
+        start = readable_start(source, found, mend="--from-trimmed keeps tables of what is left")
     store = opened(files, kept_as)
     job = _TablesJob(source, found, place, store, told or (lambda _batch: None), stop or threading.Event())
     job.skip = is_skipped(spark, source)

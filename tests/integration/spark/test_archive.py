@@ -238,7 +238,7 @@ def test_in_delta_lake_the_archive_is_the_same_and_goes_on_in_that_format_only(
     before = journal.wal()
     journal.trim(*(first.ends[shard] for shard in range(SHARDS)))
     journal.frames(2)
-    rows = joined(spark, journal.source, identity(spark, journal.source), journal.path).collect()
+    rows = joined(spark, journal.source, identity(journal.source), journal.path).collect()
     found = sorted((row["partition"], row["offset"], bytes_of(row["key"]), bytes_of(row["value"])) for row in rows)
     assert found == sorted(before + journal.wal())
     with pytest.raises(ConfigError, match="go on with --format delta"):
@@ -304,7 +304,7 @@ def test_the_archive_and_what_the_wal_has_behind_it_have_no_gap_and_no_overlap(
     ends = journal.run(spark).ends
     journal.trim(*(ends[shard] for shard in range(SHARDS)))
     journal.frames(5)
-    rows = joined(spark, journal.source, identity(spark, journal.source), journal.path).collect()
+    rows = joined(spark, journal.source, identity(journal.source), journal.path).collect()
     found = sorted((row["partition"], row["offset"], bytes_of(row["key"]), bytes_of(row["value"])) for row in rows)
     assert found == sorted(before + journal.wal())
     source = journal.source
@@ -480,7 +480,7 @@ def test_a_journal_of_another_format_is_neither_read_nor_archived(journal: Writt
     producer.send([control_row(name, IDENTITY_KEY, row)], LIMIT_S)
     producer.close()
     reads: list[Callable[[], object]] = [
-        lambda: identity(spark, journal.source),
+        lambda: identity(journal.source),
         lambda: read_wal(spark, journal.source),
         lambda: read_table(spark, journal.source),
         lambda: stream_wal(spark, journal.source),

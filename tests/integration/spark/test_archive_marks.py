@@ -18,8 +18,9 @@ from loaders.spark.analytics.analytics import analytics
 from loaders.spark.archive import archive as archiving
 from loaders.spark.fold.fold import state_as_of
 from loaders.spark.read.archived import newest_manifest, read_manifests
+from loaders.spark.read.loading import stream
 from loaders.spark.read.readers import read_wal
-from loaders.spark.read.source import JournalSource, stream
+from loaders.spark.read.source import JournalSource
 from loaders.spark.replay.replaying import Filter, Selection
 from loaders.spark.stored.manifest import Manifest
 from loaders.spark.stored.table_stores import TableFormat

@@ -17,6 +17,7 @@ from journal.errors import ConfigError, GapError, KafkaUnavailableError, TopicEr
 from journal.v1.journal_pb2 import Epoch, Frame, OperationType
 from journal.wire.keys import skipped_key
 from loaders.spark.fold.fold import is_skipped, state_as_of
+from loaders.spark.read.loading import batch
 from loaders.spark.read.readers import (
     Table,
     Wal,
@@ -26,7 +27,7 @@ from loaders.spark.read.readers import (
     stream_table,
     stream_wal,
 )
-from loaders.spark.read.source import EARLIEST, JournalSource, batch, identity
+from loaders.spark.read.source import EARLIEST, JournalSource, identity
 from loaders.spark.session.failures import journal_errors
 from loaders.spark.tables.store_columns import messages, with_store_columns
 from tests.support.build import add, frame, marker, skipped
@@ -296,7 +297,7 @@ def test_a_journal_that_does_not_exist_is_an_error_with_the_command_that_makes_i
 def test_a_broker_that_does_not_answer_is_a_typed_error(spark: SparkSession) -> None:
     quick = {"kafka.default.api.timeout.ms": "500", "kafka.request.timeout.ms": "400"}
     with pytest.raises(KafkaUnavailableError):
-        identity(spark, JournalSource("127.0.0.1:1", "nowhere", quick))
+        identity(JournalSource("127.0.0.1:1", "nowhere", quick))
 
 
 @pytest.mark.parametrize("starting", [None, {0: 1}], ids=["whole", "part"])

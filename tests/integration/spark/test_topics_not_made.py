@@ -7,7 +7,8 @@ from pyspark.sql import SparkSession
 
 from journal.errors import TopicError
 from loaders.spark.analytics.window_sinks import WHOLE, to_topic
-from loaders.spark.read.source import JournalSource, batch
+from loaders.spark.read.loading import batch
+from loaders.spark.read.source import JournalSource
 from loaders.spark.session.failures import journal_errors
 from tests.support.sources import new_name, topics
 
