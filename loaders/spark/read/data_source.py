@@ -15,10 +15,11 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
+from journal.errors import ConfigError
 from loaders.spark.read.options import ReadOptions
 from loaders.spark.read.range_reader import RangeReader
 from loaders.spark.read.ranges import batch_ranges
-from loaders.spark.read.schemas import table_schema
+from loaders.spark.read.schemas import STATE_TABLES, table_schema
 from loaders.spark.read.source import control
 from loaders.spark.read.stream_reader import StreamReader
 
@@ -42,7 +43,10 @@ class KafkaJournal(DataSource):
         return BatchReader(ReadOptions.parse(self.options), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        return StreamReader(ReadOptions.parse(self.options), schema)
+        options = ReadOptions.parse(self.options)
+        if options.table in STATE_TABLES:
+            raise ConfigError(f"table {options.table} is a state and cannot be streamed: stream table changes")
+        return StreamReader(options, schema)
 
 
 class BatchReader(DataSourceReader):

@@ -15,7 +15,7 @@ from journal.errors import DeadlineError
 from journal.kafka.ports import LogRecord
 from loaders.spark.read.ranges import ShardRange
 from loaders.spark.read.source import JournalSource
-from loaders.spark.read.wal_batches import TopicRecords
+from loaders.spark.read.topic_records import TopicRecords
 
 BATCH_BYTES = 8 * 1024 * 1024
 """Bytes of values after which a batch is full."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from journal.errors import ConfigError
+from loaders.spark.read.schemas import ROW_TABLES, STATE_TABLES
 from loaders.spark.read.source import EARLIEST, JournalSource
 
 BEGINNING, EARLIEST_LEFT, LATEST = "beginning", "earliest", "latest"
@@ -64,12 +65,16 @@ class ReadOptions:
             )
         if not servers or not given.get("journal"):
             raise ConfigError("kafka_journal needs the options bootstrap_servers and journal")
-        source = JournalSource(servers, given["journal"], properties, float(given.get("timeout_s", "20")))
+        source = JournalSource(servers, given["journal"], properties, _seconds(given.get("timeout_s", "20")))
         table = given.get("table", "operations")
+        if table in STATE_TABLES and (bounds := given.keys() & {"start", "end", "partitions", "max_offsets"}):
+            raise ConfigError(f"table {table} is a state as of now, and takes no option {', '.join(sorted(bounds))}")
+        if "topic" in given and table != "raw":
+            raise ConfigError(f"topic is an option of table raw, not of {table}")
         return cls(
             source,
             table,
-            topic=source.topic(given["topic"] if table == "raw" else "wal"),
+            topic=source.topic(given.get("topic", "table" if table in {**ROW_TABLES, **STATE_TABLES} else "wal")),
             columns=_listed(given.get("columns")),
             shards=_numbers("shards", given.get("shards")),
             start=_place("start", given.get("start", BEGINNING), (BEGINNING, EARLIEST_LEFT, LATEST)),
@@ -93,6 +98,13 @@ def _numbers(name: str, told: str | None) -> tuple[int, ...] | None:
         return None if told is None else tuple(sorted({int(each) for each in told.split(",")}))
     except ValueError:
         raise ConfigError(f"{name} is not a list of numbers like 0,1,5: {told}") from None
+
+
+def _seconds(told: str) -> float:
+    try:
+        return float(told)
+    except ValueError:
+        raise ConfigError(f"timeout_s is not a number of seconds: {told}") from None
 
 
 def _positive(name: str, told: str | None) -> int | None:

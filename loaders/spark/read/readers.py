@@ -17,10 +17,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from journal.errors import ConfigError
-from loaders.spark.read import frames, rows
+from loaders.spark.read import frames
 from loaders.spark.read.archived import archive_path, joined
-from loaders.spark.read.loading import batch, load, load_stream, stream
-from loaders.spark.read.source import JournalSource, control, identity, identity_and_begun, require_all_shards
+from loaders.spark.read.loading import load, load_stream
+from loaders.spark.read.source import JournalSource, control, identity_and_begun, require_all_shards
 from loaders.spark.read.start import readable_start
 from loaders.spark.session.failures import journal_errors
 
@@ -108,33 +108,38 @@ def stream_wal(
 def read_table(spark: SparkSession, source: JournalSource) -> Table:
     """The records with their updates, as of each shard's newest mark. Raises TopicError and RowError like
     `read_wal`."""
-    state, newest = _state(spark, source)
-    return Table(rows.records(state), rows.marks(state), rows.skipped(state), rows.dead_letters(newest))
+    names = ("records", "marks", "skipped", "dead_rows")
+    return Table(*(load(spark, source, name) for name in names))
 
 
 def skipped_places(spark: SparkSession, source: JournalSource) -> list[tuple[int, int]]:
     """The WAL records (shard, offset) that operators have had skipped. Raises the errors of `read_table`."""
-    identity(source)
-    # the filter comes first, because these rows are few
-    found = batch(spark, source, source.table).where(F.substring("key", 1, 1) == F.lit(b"s"))
     with journal_errors(source):
-        rows_ = rows.skipped(rows.changes(rows.newest(found))).select("shard", "offset").collect()
-    return sorted((row["shard"], row["offset"]) for row in rows_)
+        found = load(spark, source, "skipped", columns=("shard", "offset")).collect()
+    return sorted((row["shard"], row["offset"]) for row in found)
 
 
 def stream_table(spark: SparkSession, source: JournalSource, *, max_offsets: int | None = None) -> TableChanges:
     """Every row that is written or deleted, marks included. The rows up to a shard's MARK belong together."""
-    identity(source)
-    records = stream(spark, source, source.table, max_offsets=max_offsets)
-    return TableChanges(rows.changes(records), rows.dead_letters(records))
+    names = ("changes", "dead_rows")
+    return TableChanges(*(load_stream(spark, source, name, max_offsets=max_offsets) for name in names))
 
 
 def read_transactions(spark: SparkSession, source: JournalSource) -> TransactionTables:
     """Transactions of more than one group that are not settled, with their xids, and the operations staged for them."""
-    state, _ = _state(spark, source)
-    staged = state.where(F.col("row") == "STAGED")
-    of_operation = ("type", "id", "kind", "data", "replaceable", "subject", "position")
-    return TransactionTables(rows.transactions(state), staged.select("tx", "shard", *of_operation))
+    parts = load(spark, source, "transactions")
+    whole = parts.groupBy("tx").agg(
+        F.max("prepared").alias("prepared"),
+        F.min("epoch").alias("epoch"),
+        F.sum("operations").alias("operations"),
+        F.sum("bytes").alias("bytes"),
+        F.array_sort(F.collect_set("shard")).alias("shards"),
+        F.max("shards_prepared").alias("shards_prepared"),
+        F.min("prepared_at").alias("prepared_at"),
+        F.first("data", ignorenulls=True).alias("data"),
+        F.first("xid", ignorenulls=True).alias("xid"),
+    )
+    return TransactionTables(whole, load(spark, source, "staged"))
 
 
 # ---- the WAL -----------------------------------------------------------------------------------------------
@@ -148,13 +153,3 @@ def _with_archive(spark: SparkSession, source: JournalSource, archive: str | boo
     records = joined(spark, source, found.identity, path)
     read = frames.with_operations(records, found.identity)
     return Wal(frames.operations(read), frames.frames(read), frames.dead_letters(read))
-
-
-# ---- the table ---------------------------------------------------------------------------------------------
-
-
-def _state(spark: SparkSession, source: JournalSource) -> tuple[DataFrame, DataFrame]:
-    """The newest rows, typed, and the same rows untyped."""
-    identity(source)
-    newest = rows.newest(batch(spark, source, source.table))
-    return rows.changes(newest), newest

@@ -5,14 +5,14 @@ Hot path: arrays of a whole fetch, no loop over operations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from loaders.spark.read.decoding import HEAD, OPERATION, Decoded, Numbers, decoded
 from loaders.spark.read.frames import HEAD_TYPES, flattened_rows
+from loaders.spark.read.topic_records import TOPIC_COLUMNS, TopicRecords
 
 _WITH: Mapping[str, Sequence[str]] = {
     "id": ("ADD", "UPDATE", "DELETE"),
@@ -24,18 +24,6 @@ _WITH: Mapping[str, Sequence[str]] = {
     "shards": ("PREPARE",),
 }
 """The operations that have each column; `type` is of all, and `tx` of those whose transaction is not 0."""
-_TIME = pa.timestamp("us", "UTC")
-
-
-class TopicRecords(NamedTuple):
-    """Some records of a topic, as columns."""
-
-    topic: str
-    shards: Numbers
-    offsets: Numbers
-    timestamps_ms: Numbers
-    keys: Sequence[bytes | None]
-    values: Sequence[bytes | None]
 
 
 class WalBatches:
@@ -50,7 +38,7 @@ class WalBatches:
     def rows(self, records: TopicRecords) -> pa.RecordBatch:
         """The rows of these records."""
         if self._table == "entries":
-            given = {name: _PLACE_COLUMNS[name](records) for name in ("topic", "shard", "offset", "timestamp", "value")}
+            given = {name: TOPIC_COLUMNS[name](records) for name in ("topic", "shard", "offset", "timestamp", "value")}
             flat = flattened_rows(pa.RecordBatch.from_pydict(given), self._journal, self._shards)
             return flat.select(self._schema.names)
         found = decoded(records.values, records.shards, self._journal, self._shards)
@@ -73,28 +61,10 @@ class WalBatches:
         return pa.record_batch(columns, schema=self._schema)
 
 
-def raw_batch(records: TopicRecords, schema: pa.Schema) -> pa.RecordBatch:
-    """The records as they are."""
-    columns = [_PLACE_COLUMNS[name](records) for name in schema.names]
-    return pa.record_batch(columns, schema=schema)
-
-
-_PLACE_COLUMNS: Mapping[str, Callable[[TopicRecords], pa.Array]] = {
-    "topic": lambda records: pa.repeat(records.topic, len(records.offsets)),
-    "shard": lambda records: pa.array(records.shards, pa.int32()),
-    "partition": lambda records: pa.array(records.shards, pa.int32()),
-    "offset": lambda records: pa.array(records.offsets, pa.int64()),
-    "appended": lambda records: pa.array(records.timestamps_ms * 1000, pa.int64()).cast(_TIME),
-    "timestamp": lambda records: pa.array(records.timestamps_ms * 1000, pa.int64()).cast(_TIME),
-    "key": lambda records: pa.array(records.keys, pa.binary()),
-    "value": lambda records: pa.array(records.values, pa.binary()),
-}
-
-
 def _of_record(name: str, records: TopicRecords, found: Decoded) -> pa.Array:
     if name == "reason":
         return pa.array(found.faults, pa.string())
-    return pa.array(found.heads[name], HEAD_TYPES[name]) if name in HEAD else _PLACE_COLUMNS[name](records)
+    return pa.array(found.heads[name], HEAD_TYPES[name]) if name in HEAD else TOPIC_COLUMNS[name](records)
 
 
 def _of_operation(name: str, found: Decoded) -> pa.Array:

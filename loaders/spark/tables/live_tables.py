@@ -36,7 +36,7 @@ class Checkpoints(NamedTuple):
 
 def checkpoints(records: DataFrame, pending: DataFrame | None) -> Checkpoints:
     """The rows of `records`, which are in the table topic with Kafka's columns, and of the rows that were pending."""
-    found = rows.changes(records.withColumn("owner", F.col("key"))).withColumnRenamed("owner", "key")
+    found = rows.changes(records)
     if pending is not None:
         # a batch that is applied again may find its own rows among the pending ones
         found = found.unionByName(pending).dropDuplicates(list(PENDING_KEYS))

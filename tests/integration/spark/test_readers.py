@@ -31,6 +31,7 @@ from loaders.spark.read.source import EARLIEST, JournalSource, identity
 from loaders.spark.session.failures import journal_errors
 from loaders.spark.tables.store_columns import messages, with_store_columns
 from tests.support.build import add, frame, marker, skipped
+from tests.support.children.stream_job import streamed, written
 from tests.support.in_process import made_journal
 from tests.support.spark.history import (
     EXPIRES_MS,
@@ -44,6 +45,7 @@ from tests.support.spark.history import (
     wal_of,
     write_values,
 )
+from tests.support.spark.jobs import KILLED, ended_jobs, jars_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900, func_only=True)]
 
@@ -107,6 +109,19 @@ def test_a_stream_of_the_wal_gives_every_operation_once(spark: SparkSession, his
     query = wal.operations.writeStream.format("memory").queryName("streamed").trigger(availableNow=True).start()
     query.awaitTermination()
     assert found_operations(spark.table("streamed")) == in_order(wal_of(history.settings)[1])
+
+
+def test_a_stream_that_is_killed_and_continued_gives_every_operation_once(
+    spark: SparkSession, history: History, tmp_path: Path
+) -> None:
+    place, source = str(tmp_path), history.source
+    code, log = ended_jobs("stream_job", source.bootstrap_servers, source.journal, place, jars_of(spark))
+    assert code == KILLED, log
+    found = found_operations(spark.read.parquet(f"{place}/rows"))
+    expected = in_order(wal_of(history.settings)[1])
+    assert 0 < len(found) < len(expected)
+    written(streamed(spark, source.bootstrap_servers, source.journal), place, once=True).awaitTermination()
+    assert found_operations(spark.read.parquet(f"{place}/rows")) == expected
 
 
 def test_operations_of_a_store_say_what_they_are_about(wal: Wal, history: History) -> None:
