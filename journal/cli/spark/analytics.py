@@ -263,7 +263,7 @@ def _sink(source: Any, to: str) -> Sink:
 
 def _printed(windows: DataFrame, _told: WindowSpan) -> None:
     """Print a JSON object on each line, for people and programs alike."""
-    for line in windows.orderBy("window_start", "queue").toJSON().toLocalIterator():
+    for (line,) in windows.orderBy("window_start", "queue").selectExpr("to_json(struct(*))").toLocalIterator():
         print_line(line)
 
 

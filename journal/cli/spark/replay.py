@@ -25,7 +25,6 @@ from journal.cli.spark.session import further_parts, spark_session
 from journal.cli.tables import print_facts, print_table
 from journal.errors import ConfigError, StateError
 from journal.words import called
-from loaders.spark.session.packages import SparkPart
 
 if TYPE_CHECKING:
     from journal.config import Settings
@@ -100,7 +99,7 @@ def replay(
     }
     settings = chosen.settings()
     uuid = _target_uuid(settings)
-    parts = {SparkPart.PROTOBUF} | further_parts(path)
+    parts = further_parts(path)
     with spark_session(f"replay into {settings.journal}", master, parts) as spark:
         # the imports are here, because only this command needs Spark
         from loaders.replay_state import require_other_journal

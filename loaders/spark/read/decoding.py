@@ -6,7 +6,7 @@ operation that must not be there makes its whole record a dead letter, just as i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,7 +29,7 @@ OPERATION = ("type", "id", "kind", "data", "replaceable", "subject", "tx", "cove
 _NONCE_BYTES = 16
 _PIECE_BYTES = 8 << 20
 """Bytes of frames that are decoded at once."""
-_COLUMNS = {
+_COLUMNS: Mapping[str, np.dtype[Any]] = {
     "types": np.dtype("u1"),
     "ids": np.dtype("<i8"),
     "kinds": np.dtype("u1"),
@@ -42,9 +42,8 @@ _COLUMNS = {
 }
 """The columns of a frame and the type of their values."""
 _NEEDED = ("types", "ids", "kinds", "lengths")
-_NAMES = pa.array(
-    [OperationType.Name(number) if number in OperationType.values() else str(number) for number in range(256)]
-)
+_NAMED = {number: name for name, number in OperationType.items()}
+_NAMES = pa.array([_NAMED.get(number, str(number)) for number in range(256)])  # type: ignore[call-overload]
 
 Numbers = npt.NDArray[Any]
 
@@ -110,9 +109,8 @@ def decoded(values: Sequence[bytes | None], partitions: Numbers, journal: bytes,
         )
     of_row: dict[int, FrameColumns] = dict(zip(of_rows, frames, strict=True))
     for row, fault in enumerate(found.faults):
-        frame = of_row[row] if fault is None else None
         for name, into in found.heads.items():
-            into.append(None if frame is None else getattr(frame, name))
+            into.append(getattr(of_row[row], name) if fault is None else None)
     found.types = columns["types"]
     found.operations = _operations(columns, b"".join(frame.data for frame in frames))
     if len(wrong):

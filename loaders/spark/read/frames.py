@@ -12,9 +12,10 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
 from pyspark.sql.pandas.types import from_arrow_type
 
-from loaders.spark.read.decoding import OPERATION, decoded, head, pieces
+from loaders.spark.read.decoding import HEAD, OPERATION, decoded, head, pieces
 from loaders.spark.read.source import JournalIdentity
 
 _RECORD = "topic string, shard int, offset bigint, timestamp timestamp"
@@ -77,20 +78,27 @@ def _with_nulls(values: pa.Array, count: int) -> pa.Array:
     return pa.concat_arrays([values, pa.nulls(count, values.type)]) if count else values
 
 
-@F.arrow_udf(returnType=from_arrow_type(_HEADS))
-def head_of(values: pa.Array) -> pa.Array:
+def head_of(column: str) -> Column:
     """The fields before a frame's operations, of any journal; null for other bytes."""
+    found: Column = _HEAD_OF(column)
+    return found
+
+
+def _heads(values: pa.Array) -> pa.Array:
     found = [head(value) for value in values.to_pylist()]
     told = [None if frame is None else {name: getattr(frame, name) for name in HEAD_TYPES} for frame in found]
     return pa.array(told, _HEADS)
 
 
+_HEAD_OF = arrow_udf(_heads, returnType=from_arrow_type(_HEADS), functionType=ArrowUDFType.SCALAR)
+
+
 def frames(read: DataFrame) -> DataFrame:
     """One row for each frame in the result of `with_operations`, heartbeats too, in no order; docs/SPARK.md has the
     columns. The result has `skip` if it was read."""
-    columns = (*_place(), "epoch", "node", "group", "number", "previous", "last", "issued", "count")
+    further = [column for column in ("skip",) if column in read.columns]
     firsts = read.where(F.col("fault").isNull() & (F.coalesce("index", F.lit(0)) == 0))
-    return firsts.select(*columns, *(column for column in ("skip",) if column in read.columns))
+    return firsts.select("shard", "offset", F.col("timestamp").alias("appended"), *HEAD, *further)
 
 
 def operations(read: DataFrame) -> DataFrame:
@@ -124,12 +132,6 @@ def dead_letters(read: DataFrame) -> DataFrame:
     shard, reason = F.col("shard").alias("partition"), F.col("fault").alias("reason")
     bad = read.where(F.col("fault").isNotNull())
     return bad.select("topic", shard, "offset", "timestamp", "value", reason)
-
-
-def _place() -> Iterator[Column]:
-    yield F.col("shard")
-    yield F.col("offset")
-    yield F.col("timestamp").alias("appended")
 
 
 def _if(concerns: Column, name: str) -> Column:

@@ -18,6 +18,7 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import (
     ArrayType,
@@ -52,7 +53,8 @@ _UNSIGNED_BITS: Mapping[int, int] = {FieldDescriptor.CPPTYPE_UINT32: 32, FieldDe
 
 def parsed(column: Column | str, message: str) -> Column:
     """A message of journal.proto or store.proto as a struct; null if the bytes do not parse."""
-    return _parser(message)(column)
+    found: Column = _parser(message)(column)
+    return found
 
 
 def parsed_values(values: pa.Array, message: str) -> pa.Array:
@@ -66,7 +68,7 @@ def _parser(message: str) -> Any:
     def parse(values: pa.Array) -> pa.Array:
         return parsed_values(values, message)
 
-    return F.arrow_udf(parse, returnType=_struct(message))
+    return arrow_udf(parse, returnType=_struct(message), functionType=ArrowUDFType.SCALAR)
 
 
 @cache
@@ -79,8 +81,7 @@ def _struct_of(descriptor: Descriptor) -> StructType:
 
 
 def _type_of(field: FieldDescriptor) -> DataType:
-    if _is_map(field):
-        of_entry = field.message_type.fields_by_name
+    if (of_entry := _map_fields(field)) is not None:
         return MapType(_type_of(of_entry["key"]), _type_of(of_entry["value"]))
     return ArrayType(_type_of_one(field)) if field.is_repeated else _type_of_one(field)
 
@@ -93,8 +94,11 @@ def _type_of_one(field: FieldDescriptor) -> DataType:
     return _TYPES[field.cpp_type]
 
 
-def _is_map(field: FieldDescriptor) -> bool:
-    return field.message_type is not None and field.message_type.GetOptions().map_entry
+def _map_fields(field: FieldDescriptor) -> Mapping[str, FieldDescriptor] | None:
+    """The fields `key` and `value` of a map; None for any other field."""
+    if field.message_type is None or not field.message_type.GetOptions().map_entry:
+        return None
+    return field.message_type.fields_by_name
 
 
 def _as_dict(class_: type[Message], value: bytes | None) -> dict[str, Any] | None:
@@ -111,9 +115,8 @@ def _fields(message: Message) -> dict[str, Any]:
 
 
 def _value(field: FieldDescriptor, value: Any) -> Any:
-    if _is_map(field):
-        of_value = field.message_type.fields_by_name["value"]
-        return [(key, _one(of_value, value[key])) for key in value]
+    if (of_entry := _map_fields(field)) is not None:
+        return [(key, _one(of_entry["value"], value[key])) for key in value]
     return [_one(field, each) for each in value] if field.is_repeated else _one(field, value)
 
 
