@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from loaders.spark.fold.fold import state_as_of as state_as_of
     from loaders.spark.read.archived import read_archive as read_archive
     from loaders.spark.read.archived import read_manifests as read_manifests
+    from loaders.spark.read.data_source import KafkaJournal as KafkaJournal
     from loaders.spark.read.readers import read_table as read_table
     from loaders.spark.read.readers import read_transactions as read_transactions
     from loaders.spark.read.readers import read_wal as read_wal

@@ -9,13 +9,14 @@ with one range each. Executors need this package, confluent-kafka, numpy and pya
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from journal.errors import ConfigError
+from loaders.spark.read.filters import Narrowed, narrowed
 from loaders.spark.read.options import ReadOptions
 from loaders.spark.read.range_reader import RangeReader
 from loaders.spark.read.ranges import batch_ranges
@@ -40,7 +41,8 @@ class KafkaJournal(DataSource):
         return table_schema(options.table, options.columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return BatchReader(ReadOptions.parse(self.options), schema)
+        options = ReadOptions.parse(self.options)
+        return FilteringReader(options, schema) if options.filters else BatchReader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         options = ReadOptions.parse(self.options)
@@ -57,8 +59,21 @@ class BatchReader(DataSourceReader):
         self._found = control(options.source)
         self._ranges = RangeReader(options, schema, self._found.identity)
 
+        self._left = Narrowed()
+        """What filters leave."""
+
     def partitions(self) -> list[InputPartition]:
-        return list(batch_ranges(self._options, self._found))
+        return list(batch_ranges(self._options, self._found, self._left))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return self._ranges.batches(partition)
+
+
+class FilteringReader(BatchReader):
+    """Reads what is there when Spark plans the query, as far as the query's filters leave it. Spark refuses it unless
+    spark.sql.python.filterPushdown.enabled is set."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        if self._options.table not in STATE_TABLES:
+            self._left = narrowed(filters)
+        return filters

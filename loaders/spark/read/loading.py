@@ -12,6 +12,9 @@ from loaders.spark.read.options import offsets_option
 from loaders.spark.read.source import JournalSource
 from loaders.spark.session.failures import journal_errors
 
+_TAKES_FILTERS = "spark.sql.python.filterPushdown.enabled"
+"""The setting with which Spark asks Python data sources to take filters."""
+
 
 def load(
     spark: SparkSession,
@@ -27,6 +30,8 @@ def load(
     """A table, read anew by every action. Raises the errors of `source.control`, and ConfigError for an option that
     cannot be."""
     options = _options(source, table, starting, ending, shards, columns, topic)
+    if spark.conf.get(_TAKES_FILTERS, "false") == "true":
+        options["filters"] = "true"
     spark.dataSource.register(KafkaJournal)
     with journal_errors(source):
         table_ = spark.read.format(FORMAT_NAME).options(**options).load()

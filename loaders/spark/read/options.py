@@ -27,6 +27,7 @@ _NAMES = frozenset(
         "max_offsets",
         "partitions",
         "timeout_s",
+        "filters",
     }
 )
 
@@ -49,6 +50,8 @@ class ReadOptions:
     end: Place
     max_offsets: int | None
     """The most offsets of a micro-batch."""
+    filters: bool
+    """A batch takes Spark's filters."""
     partitions: int | None
     """The least number of tasks that read a batch, if there are enough records; None for one for each shard."""
 
@@ -80,6 +83,7 @@ class ReadOptions:
             start=_place("start", given.get("start", BEGINNING), (BEGINNING, EARLIEST_LEFT, LATEST)),
             end=_place("end", given.get("end", LATEST), (LATEST,)),
             max_offsets=_positive("max_offsets", given.get("max_offsets")),
+            filters=given.get("filters", "false").lower() == "true",
             partitions=_positive("partitions", given.get("partitions")),
         )
 

@@ -13,6 +13,7 @@ from pyspark.sql.datasource import InputPartition
 from journal.errors import ConfigError, GapError
 from journal.kafka.cluster import KafkaCluster
 from journal.kafka.readers import KafkaReader
+from loaders.spark.read.filters import Narrowed, narrow_ranges
 from loaders.spark.read.options import BEGINNING, EARLIEST_LEFT, ReadOptions
 from loaders.spark.read.source import EARLIEST, Control, require_all_shards
 from loaders.spark.read.start import readable_start
@@ -82,7 +83,7 @@ class ShardPlaces:
         if isinstance(place, Mapping) or place == BEGINNING:
             return self._from_offsets(place if isinstance(place, Mapping) else None)
         if isinstance(place, datetime):
-            return self._by_time(place)
+            return self.at(place)
         which = 0 if place == EARLIEST_LEFT else 1
         return {shard: bounds[which] for shard, bounds in self.bounds.items()}
 
@@ -90,7 +91,7 @@ class ShardPlaces:
         """Where to end. Raises GapError if the topic has less than the given offsets say."""
         place = self._options.end
         if isinstance(place, datetime):
-            return self._by_time(place)
+            return self.at(place)
         if not isinstance(place, Mapping):
             return {shard: end for shard, (_, end) in self.bounds.items()}
         self._require_shards(place)
@@ -113,7 +114,8 @@ class ShardPlaces:
             return {shard: starts[shard] if starts[shard] != EARLIEST else shards[shard][0] for shard in shards}
         return readable_start(options.source, self._identity, given, self.bounds, begun=self._begun, mend=_MEND)
 
-    def _by_time(self, time: datetime) -> dict[int, int]:
+    def at(self, time: datetime) -> dict[int, int]:
+        """The first offset of each shard that has this time or a later one; its end if there is none."""
         milliseconds = int(time.timestamp() * 1000)
         found = self._open().at_time(milliseconds, list(self.bounds), self._options.source.timeout_s)
         return {shard: found.get(shard, end) for shard, (_, end) in self.bounds.items()}
@@ -123,11 +125,15 @@ class ShardPlaces:
             require_all_shards(self._identity, offsets, self.shards)
 
 
-def batch_ranges(options: ReadOptions, found: Control) -> list[ShardRange]:
-    """The tasks of a batch. Raises the errors of `ShardPlaces`."""
+def batch_ranges(options: ReadOptions, found: Control, left: Narrowed) -> list[ShardRange]:
+    """The tasks of a batch, as far as filters leave any. Raises the errors of `ShardPlaces`."""
     places = ShardPlaces(options, found)
     try:
-        return cut_ranges(places.starts(), places.ends(), options.partitions)
+        starts, ends = places.starts(), places.ends()
+        if left.since is not None:
+            later = places.at(left.since)
+            starts = {shard: max(start, later[shard]) for shard, start in starts.items()}
+        return cut_ranges(*narrow_ranges(starts, ends, left), options.partitions)
     finally:
         places.close()
 

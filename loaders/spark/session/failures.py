@@ -16,7 +16,14 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
 from journal import errors
-from journal.errors import GapError, JournalError, KafkaRefusedError, KafkaUnavailableError, NoJournalError
+from journal.errors import (
+    GapError,
+    JournalError,
+    KafkaRefusedError,
+    KafkaUnavailableError,
+    MissingExtraError,
+    NoJournalError,
+)
 from journal.kafka.access import Access, Need, on_cluster, on_group, on_topic, on_transactional_id
 
 SPARK_ERRORS = (Py4JJavaError, PySparkException)
@@ -30,6 +37,10 @@ _SOURCE = "org.apache.spark.sql.kafka010."
 _CAUSES_MAX = 20
 _RAISED = re.compile(rf"^(?:.* )?{re.escape(errors.__name__)}\.(\w+): (.*)$", re.MULTILINE)
 """The last line of a traceback of one of the journal's errors."""
+_NOT_FOUND = re.compile(
+    r"^ModuleNotFoundError: No module named '(journal|loaders|confluent_kafka|numpy|pyarrow)\b", re.MULTILINE
+)
+"""The last line of a traceback where a worker lacks what the data source needs."""
 
 
 class Cause(NamedTuple):
@@ -88,11 +99,16 @@ def translated(error: Exception, source: ReadJournal, doing: str = READING) -> J
 
 def raised_in_python(error: Exception) -> JournalError | None:
     """The journal's error that one of Python's workers raised; None if there is none."""
-    found = _RAISED.findall(str(error))
+    text = str(error)
+    if lacking := _NOT_FOUND.findall(text):
+        return MissingExtraError(
+            f"a Python worker of Spark lacks {lacking[-1]}: pip install 'kafka-journal[spark]' where the executors run"
+        )
+    found = _RAISED.findall(text)
     if not found:
         return None
-    name, text = found[-1]
-    raised: JournalError = getattr(errors, name)(text)
+    name, told = found[-1]
+    raised: JournalError = getattr(errors, name)(told)
     return raised
 
 

@@ -111,6 +111,25 @@ def test_a_stream_of_the_wal_gives_every_operation_once(spark: SparkSession, his
     assert found_operations(spark.table("streamed")) == in_order(wal_of(history.settings)[1])
 
 
+def test_the_data_source_takes_columns_shards_offsets_and_times_and_shares_a_shard_among_tasks(
+    spark: SparkSession, history: History
+) -> None:
+    records, frames = wal_of(history.settings)
+    offsets = sorted(record.offset for record in records if record.partition == 1)
+    bounds = {"start": json.dumps({"1": offsets[1]}), "end": json.dumps({"1": offsets[-1]}), "partitions": "3"}
+    some = {"table": "frames", "columns": "value,offset", "shards": "1", **bounds}
+    reader = spark.read.format("kafka_journal").options(**history.source.reader_options())
+    part = reader.options(**some).load()
+    found = sorted((row["offset"], bytes(row["value"])) for row in part.collect())
+    assert found == [(r.offset, r.value) for r in records if r.partition == 1 and offsets[1] <= r.offset < offsets[-1]]
+    assert (part.columns, part.rdd.getNumPartitions()) == (["value", "offset"], 3)
+    reader = spark.read.format("kafka_journal").options(**history.source.reader_options())
+    for end, count in (("2000-01-01T00:00:00Z", 0), ("2100-01-01", len(in_order(frames)))):
+        assert reader.option("end", end).load().count() == count
+    with pytest.raises(Exception, match=r"ConfigError: table frames has no column id"):
+        reader.options(table="frames", columns="id").load()
+
+
 def test_a_stream_that_is_killed_and_continued_gives_every_operation_once(
     spark: SparkSession, history: History, tmp_path: Path
 ) -> None:
@@ -310,9 +329,11 @@ def test_a_journal_that_does_not_exist_is_an_error_with_the_command_that_makes_i
 
 
 def test_a_broker_that_does_not_answer_is_a_typed_error(spark: SparkSession) -> None:
-    quick = {"kafka.default.api.timeout.ms": "500", "kafka.request.timeout.ms": "400"}
+    source = JournalSource("127.0.0.1:1", "nowhere", timeout_s=0.5)
     with pytest.raises(KafkaUnavailableError):
-        identity(JournalSource("127.0.0.1:1", "nowhere", quick))
+        identity(source)
+    with pytest.raises(KafkaUnavailableError):
+        read_table(spark, source)
 
 
 @pytest.mark.parametrize("starting", [None, {0: 1}], ids=["whole", "part"])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from pyspark.errors import PySparkException
 
-from journal.errors import KafkaRefusedError
+from journal.errors import GapError, KafkaRefusedError, MissingExtraError
 from loaders.spark.read.source import JournalSource
 from loaders.spark.session.failures import READING, WRITING, translated
 
@@ -90,3 +90,32 @@ def test_what_spark_may_not_do_names_who_the_resource_and_the_command_that_allow
         ours = translated(Raised(each), SOURCE, doing)
         assert isinstance(ours, KafkaRefusedError)
         assert str(ours) == said
+
+
+TRACEBACK = """[PYTHON_DATA_SOURCE_ERROR] Failed to plan the data source:
+Traceback (most recent call last):
+  File "/lib/journal/kafka/readers.py", line 1, in poll
+{last}
+
+\tat org.apache.spark.api.python.PythonException.raise
+"""
+
+
+@pytest.mark.parametrize(
+    ("last", "type_", "text"),
+    [
+        ("journal.errors.GapError: orders.wal[0]@3: gone", GapError, "orders.wal[0]@3: gone"),
+        (
+            "ModuleNotFoundError: No module named 'loaders'",
+            MissingExtraError,
+            "a Python worker of Spark lacks loaders: pip install 'kafka-journal[spark]' where the executors run",
+        ),
+    ],
+)
+def test_an_error_that_a_python_worker_raises_is_raised_as_it_was(last: str, type_: type[Exception], text: str) -> None:
+    found = translated(PySparkException(TRACEBACK.format(last=last)), SOURCE)
+    assert (type(found), str(found)) == (type_, text)
+
+
+def test_an_error_of_a_worker_that_is_none_of_the_journals_stays_what_it_is() -> None:
+    assert translated(PySparkException(TRACEBACK.format(last="ValueError: no")), SOURCE) is None

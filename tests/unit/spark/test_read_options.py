@@ -5,8 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
+from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, In, LessThanOrEqual, Not
 
 from journal.errors import ConfigError
+from loaders.spark.read.filters import Narrowed, narrow_ranges, narrowed
 from loaders.spark.read.options import ReadOptions
 from loaders.spark.read.ranges import ShardRange, cut_ranges
 from loaders.spark.read.schemas import table_schema
@@ -65,6 +67,24 @@ def test_each_shard_is_a_task_and_a_large_one_is_several_if_more_are_wanted() ->
     pieces = [ShardRange(0, 0, 30), ShardRange(0, 30, 60), ShardRange(0, 60, 90), ShardRange(1, 10, 40)]
     assert cut_ranges(starts, ends, 4) == pieces
     assert [piece.end - piece.start for piece in cut_ranges({0: 0}, {0: 2}, 5)] == [1, 1]
+
+
+def test_filters_leave_the_shards_offsets_and_times_that_may_have_rows() -> None:
+    early, late = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 2, 1, tzinfo=UTC)
+    left = narrowed(
+        [
+            In(("shard",), (0, 1, 3)),
+            Not(EqualTo(("shard",), 1)),
+            GreaterThan(("offset",), 4),
+            LessThanOrEqual(("offset",), 8),
+            GreaterThanOrEqual(("appended",), late),
+            GreaterThan(("appended",), early),
+            EqualTo(("position", "offset"), 1),
+        ]
+    )
+    assert left == Narrowed(frozenset({0, 1, 3}), 5, 9, late)
+    assert narrow_ranges({0: 0, 1: 7, 2: 0}, {0: 6, 1: 20, 2: 9}, left) == ({0: 5, 1: 7}, {0: 6, 1: 9})
+    assert narrowed([EqualTo(("partition",), 2), EqualTo(("offset",), 3)]) == Narrowed(frozenset({2}), 3, 4)
 
 
 @pytest.mark.parametrize("most", [1, 7, 50, 99, 100, 1000])
