@@ -19,13 +19,13 @@ from bench.scene import Memory, Scene
 from bench.workload import Prefill, markers, operation_frames
 from journal.config import Settings
 from loaders.spark.archive.archive import archive
-from loaders.spark.read.loading import batch
 from loaders.spark.read.readers import read_wal
 from loaders.spark.read.source import JournalSource
 from loaders.spark.session.session import make_session
 
 OPERATIONS = 5_000_000
 SHARDS = 8
+_COMMITTED = {"kafka.isolation.level": "read_committed"}
 _SETTINGS = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.driver.memory": "2g"}
 
 
@@ -46,7 +46,7 @@ def run(scene: Scene) -> Outcome:
             spark.stop()
     outcome.comparisons += [
         Comparison("spark_archive", "wal_bytes_per_s", archived, beside_archive, 0.6),
-        Comparison("spark_typed", "wal_bytes_per_s", typed, beside_typed, 0.25),
+        Comparison("spark_typed", "wal_bytes_per_s", typed, beside_typed, 0.55),
     ]
     outcome.figures["spark_wal_bytes"] = wal_bytes
     outcome.figures["spark_archive_checked_wal_bytes_per_s"] = rounded(statistics.median(checked))
@@ -107,7 +107,9 @@ class _Jobs:
         return self._wal_bytes / (time.perf_counter() - began)
 
     def _wal(self) -> DataFrame:
-        return batch(self._spark, self._source, self._source.wal)
+        """The WAL by Spark's own Kafka source."""
+        options = self._source.options() | {"subscribe": self._source.wal, "startingOffsets": "earliest"}
+        return self._spark.read.format("kafka").options(**options, **_COMMITTED).load()
 
     def _anew(self) -> float:
         shutil.rmtree(self._place, ignore_errors=True)

@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from journal.kafka.cluster import KafkaCluster
 from journal.kafka.commit_times import CommitTimes
@@ -27,7 +28,9 @@ from journal.kafka.settings import SPREAD_LINGER_MS, ClientSettings
 from journal.kafka.transactional_producer import KafkaTransactionalProducer
 from journal.limits import Limits
 from journal.process.clocks import Clock
-from journal.settings import JournalSettings
+
+if TYPE_CHECKING:
+    from journal.settings import JournalSettings
 
 LOGGER = logging.getLogger("journal.kafka")
 

@@ -6,7 +6,7 @@ not among them: where a broker's clock has stepped back, records with an earlier
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -31,7 +31,8 @@ class Narrowed:
 
     def narrow(self, filter_: Filter) -> None:
         """Take one more filter into account."""
-        path, value = getattr(filter_, "attribute", ()), getattr(filter_, "value", None)
+        path: Sequence[str] = getattr(filter_, "attribute", ())
+        value = getattr(filter_, "value", None)
         if len(path) != 1 or value is None:
             return
         if path[0] in _SHARD:

@@ -51,10 +51,13 @@ class ShardPlaces:
         return self._open().bounds(list(self.shards), self._options.source.timeout_s)
 
     def topic_id(self) -> str:
-        """The id of the topic that has the name now."""
+        """The id of the topic that has the name now. Raises NoJournalError if there is none."""
         if self._cluster is None:
             self._cluster = self._options.source.kafka().cluster()
-        return self._cluster.topic_ids([self._options.topic], self._options.source.timeout_s)[self._options.topic]
+        found = self._cluster.topic_ids([self._options.topic], self._options.source.timeout_s)
+        if not found:
+            raise self._options.source.not_initialised()
+        return found[self._options.topic]
 
     def close(self) -> None:
         if self._reader is not None:
@@ -95,15 +98,19 @@ class ShardPlaces:
         if not isinstance(place, Mapping):
             return {shard: end for shard, (_, end) in self.bounds.items()}
         self._require_shards(place)
-        for shard, end in place.items():
-            if shard in self.bounds and end > self.bounds[shard][1]:
+        self.require_ends(place, self.bounds)
+        return {shard: place[shard] for shard in self.bounds}
+
+    def require_ends(self, ends: Mapping[int, int], bounds: Mapping[int, tuple[int, int]]) -> None:
+        """Raises GapError if committed records end before one of these ends."""
+        for shard, end in ends.items():
+            if shard in bounds and end > bounds[shard][1]:
                 raise GapError(
-                    f"offset {end} was asked for, and committed records end here",
+                    f"records up to offset {end} were asked for, and committed ones end here",
                     topic=self._options.topic,
                     partition=shard,
-                    offset=self.bounds[shard][1],
+                    offset=bounds[shard][1],
                 )
-        return {shard: place[shard] for shard in self.bounds}
 
     def _from_offsets(self, given: Mapping[int, int] | None) -> dict[int, int]:
         options, shards = self._options, self.bounds

@@ -18,8 +18,8 @@ from loaders.spark.read.client_options import java_options
 if TYPE_CHECKING:
     from journal.config import Settings
 
-EARLIEST, LATEST = -2, -1
-"""Values in place of an offset: the start of the partition, or its end."""
+EARLIEST = -2
+"""A value in place of an offset: the start of the partition."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,10 @@ class JournalSource:
     def control(self) -> str:
         return control_topic(self.journal)
 
+    def not_initialised(self) -> NoJournalError:
+        """The error for a journal without one of its topics."""
+        return NoJournalError(f"journal {self.journal} is not initialised: run `kafka-journal init -j {self.journal}`")
+
     @property
     def access(self) -> Access:
         """The client whose permissions the brokers check."""
@@ -126,8 +130,7 @@ def control(source: JournalSource) -> Control:
     try:
         rows = read_control(source.kafka(), source.journal, time.monotonic, source.timeout_s)
     except TopicError as error:
-        told = f"journal {source.journal} is not initialised: run `kafka-journal init -j {source.journal}`"
-        raise NoJournalError(told) from error
+        raise source.not_initialised() from error
     found = rows.require_identity(source.journal)
     return Control(
         JournalIdentity(found.journal, found.shards),

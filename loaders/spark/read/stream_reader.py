@@ -64,11 +64,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last = self._ends()
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        """The tasks of a micro-batch. Raises GapError if some of its records have been trimmed."""
-        starts, options = self._offsets(start), self._options
+        """The tasks of a micro-batch. Raises GapError if some of its records have been trimmed or are lost."""
+        starts, ends, options = self._offsets(start), self._offsets(end), self._options
+        bounds = self._places.asked_again()
+        self._places.require_ends(ends, bounds)
         if options.topic == options.source.wal:
-            readable_start(options.source, self._found.identity, starts, self._places.asked_again(), mend=_ANEW)
-        return list(cut_ranges(starts, self._offsets(end), options.partitions))
+            readable_start(options.source, self._found.identity, starts, bounds, mend=_ANEW)
+        return list(cut_ranges(starts, ends, options.partitions))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return self._ranges.batches(partition)

@@ -14,8 +14,8 @@ from loaders.spark.read.readers import stream_wal
 from loaders.spark.read.source import JournalSource
 from tests.support.spark.jobs import begin, die, die_with_parent, job_session
 
-BATCH_OFFSETS = 20
-BATCHES = 3
+BATCH_OFFSETS = 5
+BATCHES = 2
 
 
 def written(operations: DataFrame, path: str, *, once: bool) -> StreamingQuery:
