@@ -41,7 +41,7 @@ class StateRecord(NamedTuple):
     updates: list[UpdateRow]
 
 
-class ShardState:
+class NewestRows:
     """The rows of one shard. Records that are no rows are left out."""
 
     def __init__(self, store: RocksStore) -> None:
@@ -70,7 +70,7 @@ class ShardState:
 
 
 @contextmanager
-def shard_state(source: JournalSource, of: ShardRange) -> Iterator[ShardState]:
+def shard_state(source: JournalSource, of: ShardRange) -> Iterator[NewestRows]:
     """The state that the records of this range of a table topic give. It is on the executor's disk."""
     with tempfile.TemporaryDirectory(prefix="kafka-journal-state-") as directory:
         store = RocksStore(Path(directory) / "rows")
@@ -89,7 +89,7 @@ def shard_state(source: JournalSource, of: ShardRange) -> Iterator[ShardState]:
                     durable=False,
                 )
             store.flush()
-            yield ShardState(store)
+            yield NewestRows(store)
         finally:
             store.close()
 

@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 
 from journal.v1.store_pb2 import Message, Property, Queue, RecordKind, Reference, UpdateKind, Xid
 from loaders.spark.read.row_decoding import MARK_FIELDS, UpdateRow, moment_us, row_column
-from loaders.spark.read.shard_state import ShardState, StateRecord
+from loaders.spark.read.shard_state import NewestRows, StateRecord
 
 _ROWS = 4096
 """Rows of a batch."""
@@ -22,7 +22,7 @@ _FORMAT_ID_MAX = 2**31 - 1
 Values = dict[str, Any]
 
 
-def state_batches(table: str, state: ShardState, shard: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def state_batches(table: str, state: NewestRows, shard: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows of a table, with the wanted columns."""
     rows = _TABLES[table](state)
     while some := list(islice(rows, _ROWS)):
@@ -35,7 +35,7 @@ def state_batches(table: str, state: ShardState, shard: int, schema: pa.Schema) 
         yield pa.record_batch(arrays, schema=schema)
 
 
-def _records(state: ShardState) -> Iterator[Values]:
+def _records(state: NewestRows) -> Iterator[Values]:
     for row, offset, written_ms, updates in state.records():
         yield {
             "id": row.id,
@@ -48,18 +48,18 @@ def _records(state: ShardState) -> Iterator[Values]:
         }
 
 
-def _marks(state: ShardState) -> Iterator[Values]:
+def _marks(state: NewestRows) -> Iterator[Values]:
     for row, offset, written_ms in state.rows(b"m"):
         mark = row.mark or {}
         yield {name: mark[name] for name in MARK_FIELDS} | {"row_offset": offset, "written": written_ms * 1000}
 
 
-def _skipped(state: ShardState) -> Iterator[Values]:
+def _skipped(state: NewestRows) -> Iterator[Values]:
     for found in state.rows(b"s"):
         yield dict(found.row.skipped or {})
 
 
-def _transactions(state: ShardState) -> Iterator[Values]:
+def _transactions(state: NewestRows) -> Iterator[Values]:
     for found in state.rows(b"t"):
         part = found.row.transaction or {}
         yield {
@@ -75,7 +75,7 @@ def _transactions(state: ShardState) -> Iterator[Values]:
         }
 
 
-def _staged(state: ShardState) -> Iterator[Values]:
+def _staged(state: NewestRows) -> Iterator[Values]:
     for found in state.rows(b"x"):
         yield found.row._asdict()
 
@@ -95,7 +95,7 @@ def _xid(data: Any) -> Values | None:
 # ---- the message store -------------------------------------------------------------------------------------
 
 
-def _messages(state: ShardState) -> Iterator[Values]:
+def _messages(state: NewestRows) -> Iterator[Values]:
     """A row for each message and queue that it waits in: it has a ROUTE without a later ACKNOWLEDGE, and its queue
     exists (docs/STORE.md). A message and its queues are in one shard."""
     queues = {
@@ -174,7 +174,7 @@ def _text(value: Property) -> str | None:
             return str(getattr(value, name))
 
 
-_TABLES: Mapping[str, Callable[[ShardState], Iterator[Values]]] = {
+_TABLES: Mapping[str, Callable[[NewestRows], Iterator[Values]]] = {
     "records": _records,
     "marks": _marks,
     "skipped": _skipped,
