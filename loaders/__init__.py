@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from loaders.spark.replay.replaying import Selection as Selection
     from loaders.spark.replay.replaying import open_archive as open_archive
     from loaders.spark.session.failures import journal_errors as journal_errors
-    from loaders.spark.session.packages import READING as READING
     from loaders.spark.session.packages import SparkPart as SparkPart
     from loaders.spark.session.session import make_session as make_session
     from loaders.spark.stored.table_stores import TableFormat as TableFormat

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from loaders.spark.session.packages import packages
+from loaders.spark.session.packages import require_supported
 
 ROOT = Path(__file__).parents[1]
 FLIGHTS = (
@@ -43,14 +43,14 @@ def admits(extra: str, version: str) -> bool:
 
 
 def resolve(extra: str) -> None:
-    """Print what the ranges of an extra lead to now. Raises ConfigError for a PySpark without packages."""
+    """Print what the ranges of an extra lead to now. Raises ConfigError for a PySpark that is refused."""
     asked = ["--dry-run", "--ignore-installed", "--no-deps", *map(str, extras()[extra])]
     with tempfile.NamedTemporaryFile(suffix=".json") as report:
         _pip("install", "--report", report.name, *asked)
         found = {each["metadata"]["name"]: each["metadata"]["version"] for each in json.load(report)["install"]}
     print(extra, *(f"{name}=={version}" for name, version in found.items()))
     if "pyspark" in found:
-        packages(found["pyspark"])
+        require_supported(found["pyspark"])
 
 
 def check(extra: str) -> None:

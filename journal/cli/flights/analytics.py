@@ -18,7 +18,6 @@ from journal.cli.spark.analytics import to_json, write_report
 from journal.cli.spark.session import SMALL, spark_session
 from journal.config import Settings, load_settings
 from journal.errors import ConfigError, MissingExtraError
-from loaders.spark.session.packages import READING
 
 _MASTER = "local[2]"
 
@@ -31,7 +30,7 @@ def tell(event: str, **fields: object) -> None:
 
 def run(settings: Settings, archive: Path | None, report: Path) -> None:
     """Archive, compute and write. Raises MissingExtraError and ConfigError if Spark cannot be started."""
-    with spark_session("kafka-journal demo", _MASTER, READING, SMALL) as spark:
+    with spark_session("kafka-journal demo", _MASTER, settings=SMALL) as spark:
         from loaders.spark.analytics.analytics import analytics
         from loaders.spark.archive.archive import archive as archive_wal
         from loaders.spark.read.source import JournalSource

@@ -18,7 +18,7 @@ from journal.cli.stopping import BEHIND_THE_BATCH, stopped_by_signals
 from journal.cli.tables import print_facts, print_table
 from journal.errors import ConfigError
 from journal.words import called, first_few
-from loaders.spark.session.packages import READING, SparkPart
+from loaders.spark.session.packages import SparkPart
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -102,7 +102,7 @@ def analytics(
     if once and not follow:
         raise ConfigError("--once ends what --follow begins: without --follow it is once anyway")
     settings = chosen.settings()
-    parts = READING | further_parts(from_archive) | ({SparkPart.DELTA} if (to or "").startswith(_DELTA) else set())
+    parts = further_parts(from_archive) | ({SparkPart.DELTA} if (to or "").startswith(_DELTA) else set())
     with spark_session(f"analytics {settings.journal}", master, parts, SMALL) as spark:
         # the import is here, because only these commands need PySpark
         from loaders.spark.read.source import JournalSource
@@ -151,7 +151,7 @@ def report(
 ) -> None:
     """Write one HTML page with plots: depth, throughput, time in queue, ages, and failovers as marks."""
     settings = chosen.settings()
-    with spark_session(f"report {settings.journal}", master, READING | further_parts(from_archive), SMALL) as spark:
+    with spark_session(f"report {settings.journal}", master, further_parts(from_archive), SMALL) as spark:
         from loaders.spark.analytics.analytics import analytics as analyse
         from loaders.spark.read.source import JournalSource
 

@@ -11,7 +11,7 @@ from journal.cli.spark.session import spark_session
 from journal.cli.spark.tables import KeptAs
 from journal.cli.stopping import BEHIND_THE_BATCH, stopped_by_signals
 from journal.words import called, counted
-from loaders.spark.session.packages import READING, SparkPart
+from loaders.spark.session.packages import SparkPart
 
 if TYPE_CHECKING:
     from loaders.spark.archive.result import ArchiveResult
@@ -54,7 +54,7 @@ def archive(
     what is in the archive.
     """
     settings = chosen.settings()
-    parts = READING | {SparkPart.DELTA} if kept_as is KeptAs.DELTA else READING
+    parts = {SparkPart.DELTA} if kept_as is KeptAs.DELTA else ()
     with (
         spark_session(f"archive {settings.journal}", master, parts) as spark,
         stopped_by_signals(BEHIND_THE_BATCH) as stop,

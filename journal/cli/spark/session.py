@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from journal.cli.common import print_note
 from journal.errors import OperatingError
 from journal.process.stop_requests import StopRequests
-from loaders.spark.session.packages import READING, SparkPart
+from loaders.spark.session.packages import SparkPart
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,7 +33,7 @@ SMALL: Mapping[str, str] = {
 def spark_session(
     name: str,
     master: str | None,
-    parts: Collection[SparkPart] = READING,
+    parts: Collection[SparkPart] = (),
     settings: Mapping[str, str] | None = None,
 ) -> Iterator[SparkSession]:
     """The existing session (`spark-submit` makes one), or one of this command alone with these settings.

@@ -23,7 +23,7 @@ from journal.cli.tables import print_table
 from journal.cli.text import printable
 from journal.errors import ConfigError
 from journal.words import called
-from loaders.spark.session.packages import READING, SparkPart, installed_pyspark, packages
+from loaders.spark.session.packages import SparkPart, installed_pyspark, packages
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -72,7 +72,7 @@ def check(delta: DeltaOption = False, master: MasterOption = "local[1]", as_json
     if as_json:
         print_json({"spark": version, "parts": parts})
     else:
-        print_line(f"Spark {version} on {master} has {', '.join(parts)}")
+        print_line(" with ".join([f"Spark {version} starts on {master}", *parts]))
 
 
 @app.command()
@@ -103,7 +103,7 @@ def read(
     if from_trimmed and archive is not None:
         raise ConfigError("--from-trimmed is without what was trimmed, --archive with it: give one of them")
     settings = chosen.settings()
-    with spark_session(_NAME, master, READING | further_parts(archive), SMALL) as spark:
+    with spark_session(_NAME, master, further_parts(archive), SMALL) as spark:
         # the import is here, because only this command needs PySpark
         from loaders.spark.read.source import JournalSource
         from loaders.spark.session.failures import journal_errors
@@ -155,7 +155,7 @@ def _read(
 
 
 def _parts(delta: bool) -> frozenset[SparkPart]:
-    return READING | {SparkPart.DELTA} if delta else READING
+    return frozenset({SparkPart.DELTA} if delta else ())
 
 
 # ---- words -------------------------------------------------------------------------------------------------

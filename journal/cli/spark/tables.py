@@ -55,9 +55,9 @@ def tables(
     """
     settings = chosen.settings()
     # this import needs no Spark, only the names of the packages
-    from loaders.spark.session.packages import READING, SparkPart
+    from loaders.spark.session.packages import SparkPart
 
-    parts = READING | {SparkPart.DELTA} if kept_as is KeptAs.DELTA else READING
+    parts = {SparkPart.DELTA} if kept_as is KeptAs.DELTA else ()
     with (
         spark_session(f"tables {settings.journal}", master, parts) as spark,
         stopped_by_signals(BEHIND_THE_BATCH) as stop,

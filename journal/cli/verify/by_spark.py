@@ -12,7 +12,6 @@ from journal.cli.tables import print_table
 from journal.cli.text import differences_left_out
 from journal.config import Settings
 from journal.verify import Report
-from loaders.spark.session.packages import READING
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,7 +27,7 @@ _NOT_COMPARED = (
 def audited(settings: Settings, master: str | None, archive: str | None, kept_max: int) -> Report:
     """The findings of the audit, in the running Spark or in one of this command alone. Raises the errors of
     `make_session` and `audit`."""
-    with spark_session("kafka-journal verify", master, READING | further_parts(archive), _SETTINGS) as spark:
+    with spark_session("kafka-journal verify", master, further_parts(archive), _SETTINGS) as spark:
         # this import comes after that of the session, which checks for PySpark
         from loaders.spark.audit.audit import audit
         from loaders.spark.read.source import JournalSource

@@ -25,15 +25,12 @@ class SparkPart(Enum):
     """A package that a job needs beside Spark itself."""
 
     KAFKA = "kafka"
-    """The source and sink `kafka`."""
+    """Spark's own source and sink `kafka`, which nothing here needs."""
     DELTA = "delta"
     """Delta Lake's tables."""
 
 
 _NOT_INSTALLED = "Spark needs PySpark: pip install 'kafka-journal[spark]'"
-
-READING = frozenset({SparkPart.KAFKA})
-"""The parts that reading a journal's topics takes."""
 
 
 def installed_pyspark() -> str:
@@ -66,7 +63,7 @@ def require_supported(pyspark: str) -> None:
         )
 
 
-def packages(pyspark: str, parts: Collection[SparkPart] = READING) -> tuple[str, ...]:
+def packages(pyspark: str, parts: Collection[SparkPart]) -> tuple[str, ...]:
     """The coordinates of `parts` for a PySpark. Raises ConfigError for one that is too old, or newer than every
     Delta Lake."""
     require_supported(pyspark)

@@ -21,7 +21,7 @@ from pathlib import Path
 from journal.embedded.distribution import CACHE_VARIABLE, cache_directory
 from journal.embedded.downloads import one_at_a_time
 from journal.errors import ConfigError, MissingExtraError
-from loaders.spark.session.packages import READING, SparkPart, installed_pyspark, not_imported, packages
+from loaders.spark.session.packages import SparkPart, installed_pyspark, not_imported, packages
 
 try:
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
@@ -67,7 +67,7 @@ _TIME_ZONE = "spark.sql.session.timeZone"
 def make_session(
     name: str,
     *,
-    parts: Collection[SparkPart] = READING,
+    parts: Collection[SparkPart] = (),
     master: str | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:

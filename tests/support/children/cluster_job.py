@@ -11,14 +11,14 @@ import sys
 from loaders.spark.archive.archive import archive
 from loaders.spark.audit.audit import audit
 from loaders.spark.read.source import JournalSource
-from loaders.spark.session.packages import READING, SparkPart
+from loaders.spark.session.packages import SparkPart
 from loaders.spark.session.session import make_session
 from loaders.spark.stored.table_stores import TableFormat
 
 
 def main() -> None:
     bootstrap, journal, uri, kept_as = sys.argv[1:]
-    spark = make_session("archive and audit", parts=READING | {SparkPart.DELTA})
+    spark = make_session("archive and audit", parts={SparkPart.DELTA})
     source = JournalSource(bootstrap, journal)
     archived = archive(spark, source, uri, once=True, replace_other=True, kept_as=TableFormat(kept_as))
     report = audit(spark, source, archive=uri)
