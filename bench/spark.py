@@ -21,11 +21,12 @@ from journal.config import Settings
 from loaders.spark.archive.archive import archive
 from loaders.spark.read.readers import read_wal
 from loaders.spark.read.source import JournalSource
+from loaders.spark.session.packages import SparkPart
 from loaders.spark.session.session import make_session
 
 OPERATIONS = 5_000_000
 SHARDS = 8
-_COMMITTED = {"kafka.isolation.level": "read_committed"}
+_READING = {"startingOffsets": "earliest", "kafka.isolation.level": "read_committed"}
 _SETTINGS = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.driver.memory": "2g"}
 
 
@@ -35,7 +36,7 @@ def run(scene: Scene) -> Outcome:
     with memory.watch(bench=os.getpid(), broker=scene.broker_pid), scene.journal(SHARDS) as settings:
         operations = scene.operations(OPERATIONS)
         wal_bytes = _fill(settings, operations)
-        spark = make_session("python -m bench", master="local[*]", settings=_SETTINGS)
+        spark = make_session("python -m bench", parts={SparkPart.KAFKA}, master="local[*]", settings=_SETTINGS)
         spark.sparkContext.setLogLevel("ERROR")
         try:
             jobs = _Jobs(scene, spark, JournalSource.from_settings(settings), wal_bytes)
@@ -108,8 +109,8 @@ class _Jobs:
 
     def _wal(self) -> DataFrame:
         """The WAL by Spark's own Kafka source."""
-        options = self._source.options() | {"subscribe": self._source.wal, "startingOffsets": "earliest"}
-        return self._spark.read.format("kafka").options(**options, **_COMMITTED).load()
+        place = {"kafka.bootstrap.servers": self._source.bootstrap_servers, "subscribe": self._source.wal}
+        return self._spark.read.format("kafka").options(**place, **_READING).load()
 
     def _anew(self) -> float:
         shutil.rmtree(self._place, ignore_errors=True)

@@ -13,7 +13,6 @@ from journal.kafka.clients import KafkaClients
 from journal.topics.control_reading import read_control
 from journal.topics.names import control_topic, table_topic, wal_topic
 from journal.v1.journal_pb2 import Archive, Trim
-from loaders.spark.read.client_options import java_options
 
 if TYPE_CHECKING:
     from journal.config import Settings
@@ -24,8 +23,7 @@ EARLIEST = -2
 
 @dataclass(frozen=True)
 class JournalSource:
-    """Where a journal is. `properties` are librdkafka's; those that begin with `kafka.` are of the Java client with
-    which Spark itself writes to topics."""
+    """Where a journal is. `properties` are librdkafka's."""
 
     bootstrap_servers: str
     journal: str
@@ -40,15 +38,11 @@ class JournalSource:
 
     def kafka(self) -> KafkaClients:
         """The journal's own Kafka clients. Raises ConfigError for a property that the journal sets itself."""
-        return KafkaClients(self.bootstrap_servers, self.client_properties(), unavailable_after_s=self.timeout_s)
-
-    def client_properties(self) -> dict[str, str]:
-        """The properties of librdkafka."""
-        return {key: value for key, value in self.properties.items() if not key.startswith("kafka.")}
+        return KafkaClients(self.bootstrap_servers, self.properties, unavailable_after_s=self.timeout_s)
 
     def reader_options(self) -> dict[str, str]:
         """The options with which the data source `kafka_journal` reaches the journal."""
-        properties = {f"kafka.{key}": value for key, value in self.client_properties().items()}
+        properties = {f"kafka.{key}": value for key, value in self.properties.items()}
         return {
             "bootstrap_servers": self.bootstrap_servers,
             "journal": self.journal,
@@ -83,11 +77,6 @@ class JournalSource:
     def access(self) -> Access:
         """The client whose permissions the brokers check."""
         return access_of(self.bootstrap_servers, self.properties)
-
-    def options(self) -> dict[str, str]:
-        """The options with which Spark's Kafka source and sink reach the brokers. Raises ConfigError for a property
-        that Java has no counterpart for."""
-        return java_options(self.properties) | {"kafka.bootstrap.servers": self.bootstrap_servers}
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import islice
 
-from journal.kafka.clients import KafkaClients
 from journal.kafka.ports import Sent
 from loaders.spark.read.source import JournalSource
 
@@ -18,8 +17,7 @@ _AT_ONCE = 10_000
 def send(records: Iterable[Sent], source: JournalSource) -> None:
     """Send records to the source's Kafka, acknowledged by all replicas. Raises TopicError for a topic that does not
     exist, KafkaUnavailableError, KafkaRefusedError."""
-    properties = {name: value for name, value in source.properties.items() if not name.startswith("kafka.")}
-    producer = KafkaClients(source.bootstrap_servers, properties).plain_producer()
+    producer = source.kafka().plain_producer()
     left = iter(records)
     try:
         while some := list(islice(left, _AT_ONCE)):
