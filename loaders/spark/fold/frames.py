@@ -163,7 +163,7 @@ def _chained(frames: DataFrame, begin_number: Column) -> DataFrame:
     out_of_place = accepted & (F.col("marker") != (F.col("epoch") > F.col("epoch_before")))
     what = F.when(F.col("marker"), F.lit("a second marker")).otherwise(F.lit("no marker first"))
     reason = (
-        F.when(~F.col("skip") & F.col("fault").isNotNull(), F.concat(F.lit("not a frame: "), F.col("fault")))
+        F.when(~F.col("skip") & F.col("fault").isNotNull(), F.col("fault"))
         .when(gap, F.format_string("follows frame %d, but the last one was %d", F.col("previous"), F.col("before")))
         .when(
             out_of_place,

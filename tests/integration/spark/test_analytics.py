@@ -91,7 +91,9 @@ def test_every_number_of_every_window_is_what_the_operations_come_to(
     check_rows(found.windows.collect(), rows(life, WIDTH_MS))
     check_whole(found, life)
     assert (found.from_ms, found.until_ms) == (written[0].timestamp_ms, life.until)
-    assert found.dead_letters == DeadLetters(2, "j.wal[0]@99990: of journal 00000000000000000000000000000000")
+    assert found.dead_letters == DeadLetters(
+        2, "j.wal[0]@99990: frame of another journal: uuid 00000000000000000000000000000000"
+    )
 
 
 def check_whole(found: Analytics, life: Life) -> None:
@@ -146,7 +148,7 @@ def test_a_stream_tells_each_window_once_and_as_a_batch_does(
     assert (anew.begin(), anew.name, anew.ends) == (True, follower.name, follower.ends)
     assert sorted(give(anew.unsent())) == sorted(last)
     assert kept() == [sorted(told)] * 2
-    assert bad == [DeadLetters(1, "j.wal[1]@99991: it does not parse, or has no magic")]
+    assert bad == [DeadLetters(1, "j.wal[1]@99991: not a frame: it does not parse")]
     check_of_its_own_journal_and_width(spark, state)
     anew.require()
     shutil.rmtree(state)
@@ -325,7 +327,7 @@ def test_a_stream_says_how_many_records_operators_had_skipped(
     bad, left_out = list[DeadLetters](), list[int]()
     told: dict[str, Any] = {"bad_input": bad.append, "left_out": left_out.append}
     follow(spark, source, str(tmp_path / "state"), lambda _windows, _told: None, once=True, **told)
-    assert (left_out, bad) == ([1], [DeadLetters(1, f"{source.wal}[0]@0: it does not parse, or has no magic")])
+    assert (left_out, bad) == ([1], [DeadLetters(1, f"{source.wal}[0]@0: not a frame: it does not parse")])
 
 
 @pytest.mark.kafka

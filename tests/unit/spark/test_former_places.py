@@ -19,13 +19,11 @@ FORMER_MANIFEST = (
     'part-00002.c000.snappy.parquet"]}],"skipped":[]}'
 )
 """A manifest as it was written before frames had columns."""
-FORMER_TABLES = (
-    '{"format": 2, "journal": "orders", "uuid": "cd30572ea784459e802d4268068cf4fb", "tables": "parquet"}'
-)
+FORMER_TABLES = '{"format": 2, "journal": "orders", "uuid": "cd30572ea784459e802d4268068cf4fb", "tables": "parquet"}'
 
 
 def test_a_former_archive_is_refused() -> None:
-    with pytest.raises(ArchiveError, match="has format 1, .* reads 2: archive the journal to another place"):
+    with pytest.raises(ArchiveError, match=r"has format 1, .* reads 2: archive the journal to another place"):
         Manifest.from_json(FORMER_MANIFEST, "/archive/manifest/orders/000000000001.json")
 
 
