@@ -149,7 +149,7 @@ class Group:
     ) -> None:
         """Put in an add of a new record, and an update without data. Hot path."""
         size = len(data) + 2 * OPERATION_OVERHEAD_BYTES
-        if size > self._room[shard]:
+        if size > self._room[shard] or record_id in self._last[shard].deletes:
             self.put(shard, ADD, record_id, kind, data)
             self.put(shard, UPDATE, record_id, update_kind, b"", False, subject)
             return
@@ -191,7 +191,7 @@ class Group:
         """Put in an add for each of these new records, and an update without data. Hot path."""
         count = len(ids)
         size = sum(map(len, data)) + 2 * count * OPERATION_OVERHEAD_BYTES
-        if size > self._room[shard]:
+        if size > self._room[shard] or not self._last[shard].deletes.keys().isdisjoint(ids):
             if count == 1:
                 self.put_add_with_update(shard, ids[0], kind, data[0], update_kind, subject)
                 return

@@ -21,7 +21,6 @@ CAUGHT_BY: dict[str, int] = {
     "age_is_by_the_own_clock": 32,
     "claim_follows_a_wal_that_lost_its_end": 53,
     "claim_is_not_proven": 27,
-    "commit_comes_first_in_its_run": 64,
     "copy_is_written_before_the_commit": 115,
     "counter_alone_counts": 35,
     "counter_and_gate_know_no_nonce": 35,
@@ -52,7 +51,6 @@ CAUGHT_BY: dict[str, int] = {
     "unreadable_table_stops_for_good": 114,
     "unreadable_wal_is_failed": 53,
     "wall_is_the_time": 376,
-    "what_is_refused_does_not_come_again": 10,
     "without_a_coordinator_a_group_has_failed": 50,
     "without_a_coordinator_a_group_is_there": 63,
 }
