@@ -191,6 +191,8 @@ class Group:
         """Put in an add for each of these new records, and an update without data. Hot path."""
         count = len(ids)
         size = sum(map(len, data)) + 2 * count * OPERATION_OVERHEAD_BYTES
+        if len(data[0]) + OPERATION_OVERHEAD_BYTES > self._room[shard]:
+            self._begin_frame(shard)
         if size > self._room[shard] or not self._last[shard].deletes.keys().isdisjoint(ids):
             if count == 1:
                 self.put_add_with_update(shard, ids[0], kind, data[0], update_kind, subject)
@@ -209,6 +211,8 @@ class Group:
         """Put in an update for each of these records, and the delete. Hot path."""
         count = len(ids)
         size = count * (len(data) + 2 * OPERATION_OVERHEAD_BYTES)
+        if len(data) + OPERATION_OVERHEAD_BYTES > self._room[shard]:
+            self._begin_frame(shard)
         if size > self._room[shard]:
             if count == 1:
                 self.put_update_and_delete(shard, ids[0], kind, data, subject)
