@@ -39,7 +39,6 @@ class Frame:
     """A frame of the WAL, checked. Each column has `count` values; a column of zeros may be empty."""
 
     __slots__ = (
-        "bytes_in_wal",
         "count",
         "covers",
         "data",
@@ -59,7 +58,7 @@ class Frame:
         "types",
     )
 
-    def __init__(self, columns: FrameColumns, bytes_in_wal: int) -> None:
+    def __init__(self, columns: FrameColumns) -> None:
         """Raises struct.error if a column of numbers has another size than a multiple of a number's."""
         self.epoch = columns.epoch
         self.node = columns.node
@@ -69,7 +68,6 @@ class Frame:
         self.last = columns.last
         self.issued = columns.issued
         self.count = columns.count
-        self.bytes_in_wal = bytes_in_wal
         self.types = columns.types
         self.ids = eight_bytes_each(columns.ids)
         self.kinds = columns.kinds
@@ -131,7 +129,7 @@ def decode_frame(raw: bytes | None, journal: bytes, shard: int, shards: int) -> 
     reason = _header_fault(columns, journal) or _columns_fault(columns)
     if reason:
         raise FrameError(reason)
-    frame = Frame(columns, len(raw))
+    frame = Frame(columns)
     reason = _operations_fault(frame, shard, shards)
     if reason:
         raise FrameError(reason)

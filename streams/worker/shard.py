@@ -128,8 +128,7 @@ class ShardWorker:
     def take(self, records: Sequence[Record]) -> int | None:
         """Apply frames; the checkpoint follows later. A shard that does not run ignores them.
 
-        Returns None, or the WAL offset from which the rest must be read again: the checkpoint is full and due, or the
-        frames are sorted and must not be.
+        Returns None, or the WAL offset from which the rest must be read again, because the checkpoint is full and due.
         """
         frames = self._frames
         fold = frames.fold

@@ -1,7 +1,6 @@
 """A worker as a simulated process: the shell, driven as the Faust glue drives it, and the group that deals out shards.
 
-As in Kafka's protocol, a worker hears of a rebalance when it next looks, so for a while two may hold one shard. Its
-reader may sort records; which shards want none sorted it knows as of a while ago, as it prepares them ahead.
+As in Kafka's protocol, a worker hears of a rebalance when it next looks, so for a while two may hold one shard.
 """
 
 from __future__ import annotations

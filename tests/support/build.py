@@ -69,7 +69,7 @@ class BuiltFrame(Frame):
     __slots__ = ("message",)
 
     def __init__(self, message: FrameColumns) -> None:
-        super().__init__(message, message.ByteSize())
+        super().__init__(message)
         self.message = message
 
     def SerializeToString(self) -> bytes:
