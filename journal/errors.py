@@ -204,7 +204,7 @@ class ConfigError(CallerError):
 
 
 class SelectorError(ConfigError):
-    """A text is no selector. `position` is the first character that does not fit, counted from 0."""
+    """A text is not a selector. `position` is the first character that does not fit, counted from 0."""
 
     def __init__(self, text: str, position: int, reason: str) -> None:
         near = text[position : position + 20]

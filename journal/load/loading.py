@@ -163,7 +163,7 @@ def load_records(base: Base, loader: Loader) -> Counts:
             records[place] += 1
             continue
         if not key.startswith(key_of_record):
-            raise RowError(f"row {key.hex()} holds updates of a record that is not there")
+            raise RowError(f"row {key.hex()} holds updates of a record that the table does not have")
         update = parse_update(value)
         if update is None:
             _take_updates(key, value, updates)

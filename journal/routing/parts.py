@@ -81,7 +81,7 @@ def _topic_template(text: str) -> str:
 
 def _topic(text: str) -> str:
     if not is_topic(text):
-        raise ValueError(f"{text!r} is no topic's name: 1 to 249 of letters, digits, dot, _ and -")
+        raise ValueError(f"{text!r} is not a topic's name: 1 to 249 of letters, digits, dot, _ and -")
     return text
 
 
@@ -145,7 +145,7 @@ class TargetConfig(RoutingPart):
     key: Keys = ("message-id",)
     """The possible sources of the record's key; the first one that the message has is used."""
     key_format: Literal["typed", "text"] = "typed"
-    """How a key that is no text is written: as the encoded header's bytes, or as text."""
+    """How a key that is not text is written: as the encoded header's bytes, or as text."""
     value: Literal["body", "text", "json", "cloudevents-structured", "cloudevents-binary"] = "body"
     headers: Headers = ("*",)
     """Patterns of the names of headers and properties that are sent with the message."""
