@@ -38,7 +38,7 @@ from journal.store.operations.declare import DeclareOperations
 from journal.store.operations.discard import MessageDiscard
 from journal.store.operations.due import DueOperations
 from journal.store.operations.garbage import Garbage
-from journal.store.operations.hold import HoldOperations
+from journal.store.operations.hold import HoldOperations, Releasing
 from journal.store.operations.ids import StoreIds
 from journal.store.operations.look import LookOperations, QueueInfo
 from journal.store.operations.move import MoveOperations
@@ -414,6 +414,10 @@ class MessageStore:
         `counts` is as in `release`. After a FullError the rest is still held: call it again.
         """
         return self._hold.release_holder(name, counts=counts)
+
+    def releasing(self, name: str, *, counts: bool = True) -> Releasing:
+        """`release_holder` in steps that the caller makes, as a chain of stores does."""
+        return self._hold.releasing(name, counts=counts)
 
     def reattach(self, holder: str) -> list[tuple[int, str]]:
         """The (message, queue) pairs that a holder has from before a load, in order of acquisition. They stay with it

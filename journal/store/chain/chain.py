@@ -27,6 +27,7 @@ from journal.store.bodies.chunks import BodyStream
 from journal.store.chain.core import LAG_TIMEOUT_S_DEFAULT, ChainCore
 from journal.store.chain.lockstep import chained_id
 from journal.store.chain.ports import ChainedStore
+from journal.store.chain.releasing import release_holder
 from journal.store.chain.streams import ChainStreams
 from journal.store.chain.transactions import ChainTransactions
 from journal.store.model import Delivery, Message, QueueConfig, ReferenceInfo, ReferenceState
@@ -226,7 +227,9 @@ class MessageStoreChain:
             return Pending(first.id, joined.completion)
 
     def release_holder(self, name: str, *, counts: bool = True) -> Pending:
-        return self._core.same(0, lambda store, _: store.release_holder(name, counts=counts))
+        """Release in steps, so that others use the chain between them: each step of the first store is followed by the
+        same one of the others."""
+        return release_holder(self._core, name, counts=counts)
 
     def reattach(self, holder: str) -> list[tuple[int, str]]:
         """The messages that `holder` has according to the first store."""

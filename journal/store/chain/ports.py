@@ -9,6 +9,7 @@ from journal.append.completion import Completion
 from journal.append.operations import PlainOperation
 from journal.store.bodies.chunks import BodyStream
 from journal.store.model import Delivery, Message, QueueConfig, ReferenceInfo
+from journal.store.operations.hold import Releasing
 from journal.store.operations.look import QueueInfo
 from journal.store.operations.transactions import Prepared
 from journal.store.pending import Moved, Pending, PendingAll
@@ -83,7 +84,7 @@ class ChainedStore(Protocol):
         self, message_id: int, queue: str, holder: str = "", tx: int = 0, *, counts: bool = True
     ) -> Pending: ...
 
-    def release_holder(self, name: str, *, counts: bool = True) -> Pending: ...
+    def releasing(self, name: str, *, counts: bool = True) -> Releasing: ...
 
     def reattach(self, holder: str) -> list[tuple[int, str]]: ...
 

@@ -27,6 +27,14 @@ READING = frozenset(
 )
 
 
+class NothingHeld:
+    """The release of a holder that holds nothing."""
+
+    completion = completed()
+
+    def step(self) -> None: ...
+
+
 class StoreFake:
     """A store that writes down what it is asked, issues ids when it is given none, and commits when it is told to."""
 
@@ -97,6 +105,10 @@ class StoreFake:
     def take(self, queue: str, holder: str) -> Delivery | None:
         self._do("take", queue, holder)
         return self.deliveries_to_come.pop(0) if self.deliveries_to_come else None
+
+    def releasing(self, name: str, *, counts: bool = True) -> NothingHeld:
+        self._do("releasing", name, counts)
+        return NothingHeld()
 
     def reattach(self, holder: str) -> list[tuple[int, str]]:
         self._do("reattach", holder)

@@ -84,7 +84,7 @@ def test_every_store_is_asked_the_same_in_the_same_order_by_the_ids_that_the_fir
         ("acknowledge", copy, "o", "h", tx),
         ("acknowledge_all", "q", "h", tx, *several),
         ("reattach", "h"),
-        ("release_holder", "h", True),
+        ("releasing", "h", True),
         ("delete", stored),
         ("unbind", binding, tx),
         ("destroy_queue", "q", tx),
@@ -364,6 +364,7 @@ def test_messages_that_were_sent_together_are_waited_for_before_any_is_used() ->
 
 
 OF_ONE_STORE = {
+    "releasing",
     "start",
     "take_in",
     "incoming",
@@ -373,7 +374,8 @@ OF_ONE_STORE = {
     "volatile_bytes",
     "inline_bytes_max",
 }
-"""What a chain has not: its stores are started already, taking in is of one journal, gauges are each store's."""
+"""What a chain has not: its stores are started already, taking in is of one journal, gauges and the steps
+of a release are each store's."""
 
 
 def public(of: type) -> dict[str, Any]:

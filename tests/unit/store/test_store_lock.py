@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from journal.errors import MessageMissingError
+from journal.store.chain.chain import MessageStoreChain
 from journal.store.model import Message, QueueConfig
 from journal.store.settings import StoreSettings
 from tests.support.stores import StoreNode, declare
@@ -46,6 +47,9 @@ class CountedLock:
         if self._depth == 0 and self.counts:
             self.longest = max(self.longest, self._held)
         self._lock.release()
+
+    acquire = __enter__
+    release = __exit__
 
     def trace(self, frame: FrameType, _: str, __: Any) -> Any:
         frame.f_trace_opcodes = True
@@ -163,6 +167,31 @@ def test_the_longest_hold_of_the_lock_does_not_grow(tmp_path: Path, locks: list[
             declare(node.store, "q")
             prepare(node, count)
             longest.append(locks[-1].longest_of(lambda node=node: act(node)))  # type: ignore[misc]
+    assert 0 < longest[1] < 1.8 * longest[0] + 500
+
+
+def test_the_longest_hold_of_a_chains_lock_does_not_grow_with_what_a_holder_gives_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    longest = []
+    for count in (FEW, MANY):
+        with (
+            StoreNode(tmp_path / f"first-{count}", SETTINGS) as first,
+            StoreNode(tmp_path / f"second-{count}", SETTINGS) as second,
+        ):
+            lock = CountedLock()
+            with monkeypatch.context() as patched:
+                patched.setattr("journal.append.callbacks.threading.Lock", lambda lock=lock: lock)
+                chain = MessageStoreChain([first.store, second.store])
+            declare(chain, "q")
+            chain.send_all([Message("orders", b"") for _ in range(count)], ["q"]).wait(30)
+            taken = [chain.take("q", "h") for _ in range(count)]
+            assert None not in taken
+            chain.flush().wait(30)
+            longest.append(lock.longest_of(lambda chain=chain: chain.release_holder("h").wait(30)))  # type: ignore[misc]
+            for node in (first, second):
+                assert [info.deliveries for info in node.store.browse("q")] == [1] * count
+                assert node.store.holders() == []
     assert 0 < longest[1] < 1.8 * longest[0] + 500
 
 

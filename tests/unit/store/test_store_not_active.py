@@ -54,6 +54,7 @@ CALLS: dict[str, Callable[[MessageStore, int], object]] = {
     "reattach": lambda store, _: store.reattach("h"),
     "release": lambda store, sent: store.release(sent, "q"),
     "release_holder": lambda store, _: store.release_holder("h"),
+    "releasing": lambda store, _: store.releasing("h"),
     "rollback": lambda store, _: store.rollback(1),
     "room": lambda store, _: store.room(),
     "route": lambda store, sent: store.route(sent, "r"),
