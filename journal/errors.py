@@ -8,8 +8,8 @@ JournalError
   OutcomeUnknownError  it may or may not have happened; the next activation shows which
 
 An exception that one folder both raises and catches is not part of this list: it is defined in that folder, and is not
-a `JournalError`. Each docstring says what happened and what to do; `python -m pydoc journal.errors` prints all.
-docs/OPERATIONS.md, "What each error means", has the families.
+a `JournalError`. Each docstring says what happened and what to do, for users too (docs/OPERATIONS.md, "What each error
+means").
 """
 
 from __future__ import annotations
