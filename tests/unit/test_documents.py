@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from journal.cli.main import COMMANDS, load_command
-from tests.unit.test_layers import LAYERS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -237,13 +236,6 @@ def test_the_table_of_steps_names_files_of_its_folders() -> None:
         missing += [name for name in names if not any((place / name).exists() for place in places)]
     assert len(rows) > 20
     assert missing == []
-
-
-def test_the_table_of_folders_is_the_order_of_imports() -> None:
-    section = section_of(ROOT / "docs" / "ARCHITECTURE.md", "The flow").partition("| what | folders |")[2]
-    rows = re.findall(r"^\| [^|]+ \| (`[^|]+) \|$", section, flags=re.MULTILINE)
-    said = [{room.removesuffix(".py").replace("/", ".") for room in re.findall(r"`([^`]+)`", row)} for row in rows]
-    assert said == [set(rooms) for rooms in reversed(LAYERS)]
 
 
 def has_section(name: str, title: str) -> bool:
