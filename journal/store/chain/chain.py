@@ -79,13 +79,17 @@ class MessageStoreChain:
         return self._core.same(tx, lambda store, its_tx: store.create_address(name, duplicate_window, its_tx))
 
     def destroy_address(self, name: str, tx: int = 0) -> Pending:
-        return self._core.same(tx, lambda store, its_tx: store.destroy_address(name, its_tx))
+        pending = self._core.same(tx, lambda store, its_tx: store.destroy_address(name, its_tx, discard=False))
+        self._core.discard_leaving()
+        return pending
 
     def create_queue(self, config: QueueConfig, tx: int = 0) -> Pending:
         return self._core.same(tx, lambda store, its_tx: store.create_queue(config, its_tx))
 
     def destroy_queue(self, name: str, tx: int = 0) -> Pending:
-        return self._core.same(tx, lambda store, its_tx: store.destroy_queue(name, its_tx))
+        pending = self._core.same(tx, lambda store, its_tx: store.destroy_queue(name, its_tx, discard=False))
+        self._core.discard_leaving()
+        return pending
 
     def bind(self, queue: str, key: str = "", filter: str = "", tx: int = 0) -> Pending:
         with self._core.lock:

@@ -21,6 +21,8 @@ from journal.store.transactions import NotDurable
 
 MESSAGE = Message("orders", b"one")
 
+UNSAID = frozenset({"id", "discard"})
+
 READING = frozenset(
     {"addresses", "bindings", "body_stream", "browse", "describe", "expired", "explain", "holders", "in_doubt"}
     | {"message", "next_due", "queue", "queues", "transaction", "transactions"}
@@ -74,7 +76,10 @@ class StoreFake:
             bound = signature.bind(self, *positional, **named)
             bound.apply_defaults()
             _, *given = bound.arguments.items()
-            call = [name, *(tuple(each) if isinstance(each, list) else each for key, each in given if key != "id")]
+            call = [
+                name,
+                *(tuple(each) if isinstance(each, list) else each for key, each in given if key not in UNSAID),
+            ]
             if name in READING:
                 self.calls.append(tuple(call))
                 return tuple(call)
@@ -165,7 +170,9 @@ class StoreFake:
     def prepare(self, tx: int, data: bytes = b"") -> Prepared:
         return Prepared(tx, self._do("prepare", tx, data).completion, self.not_durable)
 
-    def commit(self, tx: int, *, then: Sequence[PlainOperation] = ()) -> Pending:
+    def discard_leaving(self) -> None: ...
+
+    def commit(self, tx: int, *, then: Sequence[PlainOperation] = (), discard: bool = True) -> Pending:
         return self._do("commit", tx, *([tuple(then)] if then else []))
 
     def tick(self) -> int:
