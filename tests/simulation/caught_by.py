@@ -18,11 +18,11 @@ from tests.simulation.runner import Result, run_seed, run_some
 SEEDS_MAX = 2000
 
 CAUGHT_BY: dict[str, tuple[int, ...]] = {
-    "a_checkpoint_takes_all_there_is": (427,),
     "a_failed_checkpoint_stays_as_large": (427,),
     "a_group_of_nobodys_producer_has_failed": (112, 25, 66),
     "a_group_of_nobodys_producer_is_there": (112, 25, 66),
     "a_portion_counts_for_all": (11,),
+    "a_recovery_forgets_what_was_too_large": (427,),
     "a_refused_group_is_there": (11,),
     "acknowledged_end_may_be_gone": (323, 568),
     "age_is_by_the_own_clock": (32,),

@@ -22,7 +22,9 @@ from journal.wal.fencing import Standing
 from journal.wal.read_back import BackReader
 from journal.wal.writer import Writer
 from streams.routes.counts import Checkpointed
+from streams.worker.shard import ShardWorker
 from streams.worker.shard_checkpoint import CheckpointSender, CheckpointSize, Committed
+from streams.worker.shard_frames import ShardFrames
 from streams.worker.shard_standing import ShardStanding
 from tests.simulation.mutations import Patch, mutation
 
@@ -185,11 +187,24 @@ def any_passed_marker_is_the_next() -> list[Patch]:
 
 @mutation
 def a_failed_checkpoint_stays_as_large() -> list[Patch]:
-    """A worker makes the next checkpoint as large as the one that failed."""
-    return [(CheckpointSize, "failed", lambda self, size, groups: None)]
+    """A worker without routes makes the next checkpoint as large as the one that failed."""
+    take_less = ShardWorker._take_less
+
+    def taking(self: Any, error: Any, rows: int) -> None:
+        if self._outgoing is not None:
+            take_less(self, error, rows)
+
+    return [(ShardWorker, "_take_less", taking)]
 
 
 @mutation
-def a_checkpoint_takes_all_there_is() -> list[Patch]:
-    """A worker's checkpoint has no bound."""
-    return [(CheckpointSize, "is_reached", lambda self, size, group_end: False)]
+def a_recovery_forgets_what_was_too_large() -> list[Patch]:
+    """A recovered shard without agents and routes makes checkpoints as large as ever."""
+    begin = ShardFrames.begin
+
+    def beginning(self: Any, fold: Any) -> None:
+        begin(self, fold)
+        if not self.tells:
+            self.size = CheckpointSize(self._config.checkpoint_bytes_max)
+
+    return [(ShardFrames, "begin", beginning)]
