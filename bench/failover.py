@@ -9,7 +9,7 @@ hand-over   The longest gap between two acknowledgements. The limit is a consume
 kill        The time from SIGKILL until the other node is active. The limit is the same group: the time from the death
             of the member that has the partition until the other one is assigned it.
 
-The load is 5,000 operations a second of a message store, 1,000 in the quick form. It goes on while the limits are
+The load is 5,000 operations a second of a message store, 200 in the quick form. It goes on while the limits are
 measured. The group and the workers have the nodes' session time-out and heartbeat. Hand-overs and kills are measured
 twice: with one worker beside the nodes, and with a worker for each node, which is killed with its node.
 """
@@ -86,7 +86,7 @@ class Load(NamedTuple):
     served_s: float
 
 
-LOAD, QUICK_LOAD = Load(5000, 1.0), Load(1000, 0.3)
+LOAD, QUICK_LOAD = Load(5000, 1.0), Load(200, 0.3)
 
 
 def _load(scene: Scene) -> Load:

@@ -41,16 +41,17 @@ class Settings(JournalSettings):
     """All settings of one process. Times are milliseconds, sizes bytes."""
 
     checkpoint_interval_ms: int = Field(default=100, ge=1)
-    """How long a worker gathers frames. A longer time means fewer rows of short-lived records, a shorter one less
-    lag."""
+    """How long a worker gathers frames before it checkpoints. A longer time means fewer rows of short-lived records, a
+    shorter one less lag. The markers of an activation end it at once, so it does not add to a failover."""
 
     worker_processes: int = Field(default=1, ge=1, le=64)
     """The number of processes of a worker, which share its shards. More processes than shards or cores are useless."""
 
     session_timeout_ms: int = Field(default=6000, ge=1000)
     """The session time-out of the workers' consumer group: a dead worker's shards move to another worker once it has
-    passed. The default is that of nodes, because a worker often dies together with its node, and the next node then
-    waits at its gate for the shards. A longer pause of the process costs a rebalance, never data."""
+    passed. Keep it the same as `node_session_timeout_ms`, because a worker often dies together with its node, and the
+    next node then waits at its gate for the shards. A longer pause of the process costs a rebalance, never data.
+    Brokers allow no less than their group.min.session.timeout.ms (6 s by default)."""
 
     node_session_timeout_ms: int = Field(default=6000, ge=500, le=600_000)
     """The session time-out of the nodes' consumer group: a dead node's duty passes to another node once it has passed.
@@ -89,7 +90,8 @@ class Settings(JournalSettings):
     _NODE, _JOURNAL, _EPOCH and _REASON."""
 
     on_standby_command: str = ""
-    """A command that is run in the same way when the node has become a standby."""
+    """A command that is run in the same way when the node has become a standby, and as soon as an active node begins to
+    leave. Nobody waits for it, so a slow one overlaps with the successor's commands."""
 
     on_fenced_command: str = ""
     """A command that is run in the same way when the node has been fenced."""
@@ -98,7 +100,8 @@ class Settings(JournalSettings):
     """A role's command that takes longer is killed. Its outcome decides nothing."""
 
     trim_every_ms: int = Field(default=0, ge=0)
-    """How often the worker that serves shard 0 trims the WAL below what the archive has. 0 means never by itself."""
+    """How often the worker that serves shard 0 trims the WAL below what the archive has. 0 means never. All workers of
+    a journal should have the same value, because shard 0 moves."""
 
     trim_without_archive: bool = False
     """Whether `trim_every_ms` applies to a journal without an archive. What it deletes is then kept nowhere."""
@@ -113,16 +116,17 @@ class Settings(JournalSettings):
     than any coordinator may be away."""
 
     references_in_memory_max: int = Field(default=REFERENCES_IN_MEMORY_MAX, ge=0)
-    """The number of references to messages that a node keeps in memory. The rest waits in its local index."""
+    """The number of references to messages that a node keeps in memory, about 250 bytes each. The rest waits in its
+    local index under `directory`."""
 
     queue_references_in_memory_max: int = Field(default=QUEUE_REFERENCES_IN_MEMORY_MAX, ge=0)
     """The number of references that one queue may keep in memory, so that no queue uses the memory of all others."""
 
     store: StoreSettings = StoreSettings()
-    """The settings of a node's message store: docs/STORE.md."""
+    """The settings of a node's message store."""
 
     routing: RoutingConfig = RoutingConfig()
-    """The routes and sources, for messages to Kafka topics and back: docs/ROUTING.md."""
+    """The routes and sources, for messages to Kafka topics and back."""
 
     @field_validator("on_active_command", "on_standby_command", "on_fenced_command")
     @classmethod

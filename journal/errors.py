@@ -8,7 +8,8 @@ JournalError
   OutcomeUnknownError  it may or may not have happened; the next activation shows which
 
 An exception that one folder both raises and catches is not part of this list: it is defined in that folder, and is not
-a `JournalError`. docs/OPERATIONS.md, "What each error means", lists every error of this file.
+a `JournalError`. Each docstring says what happened and what to do, for users too (docs/OPERATIONS.md, "What each error
+means").
 """
 
 from __future__ import annotations
@@ -43,11 +44,13 @@ class KafkaUnavailableError(OperatingError):
 
 
 class KafkaRefusedError(OperatingError):
-    """Kafka refuses a request, and a retry does not change that (authorisation, a message that is too large)."""
+    """Kafka refuses a request, and a retry does not change that. Mend what the message names: authorisation, the size
+    of a message, a quota."""
 
 
 class ProducerError(OperatingError):
-    """The root of what a transactional producer raises. Its three kinds are those of librdkafka's documentation."""
+    """The root of what a transactional producer raises, in the three kinds of librdkafka's documentation. The node or
+    worker does it over by itself, and its log says why; if it stays, look at the brokers."""
 
 
 class RetriableProducerError(ProducerError):
@@ -85,12 +88,13 @@ class GateTimeoutError(OperatingError):
 
 
 class DeadlineError(OperatingError):
-    """A wait has passed its deadline. The event that the caller waited for may still happen."""
+    """A wait has passed its deadline. The event that the caller waited for may still happen: look at what the message
+    names, then call again. A message's body raises it if the local copy does not get it: check that a worker runs."""
 
 
 class HangingTransactionError(DeadlineError):
-    """A Kafka transaction stays open in front of records that must be read. Let it end, or abort it with Kafka's
-    tools."""
+    """A Kafka transaction stays open in front of records that must be read. Let it end, or abort it with Kafka's tools:
+    docs/OPERATIONS.md, "A transaction that hangs"."""
 
 
 class StaleReadError(OperatingError):
@@ -110,11 +114,13 @@ class NoJournalError(TopicError):
 
 
 class LocalStorageError(OperatingError):
-    """The local RocksDB copy cannot be opened, written or read (full disk, permissions, another process)."""
+    """A local RocksDB cannot be opened, written or read: make room on the disk, check permissions and other processes.
+    A store whose index of references raises it again and again has lost a write: end the store and activate anew."""
 
 
 class LocalDamageError(LocalStorageError):
-    """Files of a local RocksDB cannot be read any more. A copy is then built anew."""
+    """Files of a local RocksDB cannot be read any more. A copy is then built anew; if it happens again, look at the
+    disk."""
 
 
 class ActiveNodeError(OperatingError):
@@ -132,15 +138,18 @@ class NodeSocketError(OperatingError):
 
 
 class DescriptorsError(OperatingError):
-    """A process that starts may have fewer files and connections open than it needs. The message says how many."""
+    """A process that starts may have fewer files and connections open than it needs. The message says how many: raise
+    `ulimit -n`, or LimitNOFILE of the service."""
 
 
 class OutputError(OperatingError):
-    """A command's standard output is closed, or its disk is full. All that the command did before stays done."""
+    """A command's standard output is closed, or its disk is full. All that the command did before stays done: check it
+    before you call the command again."""
 
 
 class EmbeddedKafkaError(OperatingError):
-    """The embedded Apache Kafka does not start: Java is missing or old, a port is taken, a directory is damaged."""
+    """The embedded Apache Kafka does not start: Java is missing or old, a port is taken, a directory is damaged. The
+    message says what to do."""
 
 
 class MissingExtraError(OperatingError):
@@ -185,7 +194,7 @@ class OvertakenError(OperatingError):
 
 
 class DisconnectedError(OperatingError):
-    """The other process of a worker has ended and left a call unanswered. Start the worker again."""
+    """The other process of a worker has ended and left a call unanswered. The worker starts another one."""
 
 
 class DemoError(OperatingError):
@@ -200,11 +209,11 @@ class CallerError(JournalError):
 
 
 class ConfigError(CallerError):
-    """A setting is missing, malformed or contradicts another."""
+    """A setting is missing, malformed or contradicts another: mend it. `kafka-journal settings` prints all settings."""
 
 
 class SelectorError(ConfigError):
-    """A text is no selector. `position` is the first character that does not fit, counted from 0."""
+    """A text is not a selector. `position` is the first character that does not fit, counted from 0."""
 
     def __init__(self, text: str, position: int, reason: str) -> None:
         near = text[position : position + 20]
@@ -214,16 +223,19 @@ class SelectorError(ConfigError):
 
 
 class InvalidOperationError(CallerError):
-    """An append has an argument out of range (id, kind, subject, data size)."""
+    """A call has an argument out of range (id, kind, subject, data size, an empty name, a priority above 9), or more at
+    once than a group holds."""
 
 
 class StateError(CallerError):
-    """The journal is not in a state that allows the call (an append before it is active, a second activation)."""
+    """The journal or store is not in a state that allows the call: an append before it is active, a second activation,
+    an acquire while the node may hand out nothing, a commit while a large message is on its way into the
+    transaction."""
 
 
 class ClosedError(StateError):
     """The journal is closed. Calls raise it, and so do the completions of operations that were not sent before the
-    close."""
+    close; those operations are not in the journal. Open and activate anew."""
 
 
 class CallbackError(CallerError):
@@ -232,19 +244,21 @@ class CallbackError(CallerError):
 
 
 class RecordExistsError(CallerError):
-    """An add names the id of a record that lives."""
+    """An add names the id of a record that lives. Take a new id."""
 
 
 class RecordMissingError(CallerError):
-    """An update or delete names the id of no record that lives."""
+    """An update or delete names the id of no record that lives. Treat the record as deleted."""
 
 
 class LockedError(CallerError):
-    """Another open or prepared transaction holds what the operation needs, until that transaction is settled."""
+    """Another open or prepared transaction holds what the operation needs, until that transaction is settled.
+    `kafka-journal tx list` shows those in doubt."""
 
 
 class TransactionUnknownError(CallerError):
-    """A prepare, commit or rollback names a transaction that is neither open nor prepared."""
+    """A prepare, commit or rollback names a transaction that is neither open nor prepared: it was settled, or ended
+    with its node."""
 
 
 class TransactionPreparedError(CallerError):
@@ -256,11 +270,14 @@ class RolledBackError(CallerError):
 
 
 class IdsExhaustedError(CallerError):
-    """A virtual shard has no sequence left, or an id space that callers choose from is used up."""
+    """A virtual shard has no sequence left, or an id space that callers choose from is used up. Take ids of another
+    virtual shard, or activate anew."""
 
 
 class StoreError(CallerError):
-    """The root of what the message store refuses. Nothing was changed."""
+    """The root of what the message store refuses; nothing was changed. The store raises it itself where the call must
+    be mended: a queue of another address, one queue or message twice, messages of several addresses, an id that is
+    taken or of another virtual shard, an unknown binding, a message to delete that queues have."""
 
 
 class AddressMissingError(StoreError):
@@ -268,27 +285,31 @@ class AddressMissingError(StoreError):
 
 
 class AddressExistsError(StoreError):
-    """An address that is to be created exists."""
+    """An address that is to be created exists, or a transaction creates or destroys it: use it, or settle the
+    transaction."""
 
 
 class AddressInUseError(StoreError):
-    """An address that is to be destroyed still has queues. Destroy them first."""
+    """An address that is to be destroyed still has queues, or a transaction stores messages there or creates or
+    destroys its queues. Destroy the queues first, or settle the transaction."""
 
 
 class QueueMissingError(StoreError):
-    """A queue does not exist."""
+    """A queue does not exist, or is not committed yet. Create it first."""
 
 
 class QueueExistsError(StoreError):
-    """A queue or durable subscription that is to be created exists."""
+    """A queue or durable subscription that is to be created exists, or a transaction creates or destroys it: use it, or
+    settle the transaction."""
 
 
 class QueueInDoubtError(StoreError):
-    """Transactions in doubt hold messages of a queue that is to be destroyed. Settle them first."""
+    """Transactions bind a queue that is to be destroyed, or hold its messages, or records of a source are on their way
+    to it. Settle them first (`kafka-journal tx list`), and try again."""
 
 
 class MessageMissingError(StoreError):
-    """A message is not there, or not in that queue any more: it was acknowledged, for example.
+    """A message is not there, or not in that queue any more: it was acknowledged, for example. Treat it as done.
 
     `message` is its id. A call for many messages changed none of them: leave this one out, and try again.
     """
@@ -303,7 +324,7 @@ class MessageExpiredError(MessageMissingError):
 
 
 class MessageHeldError(StoreError):
-    """Another holder has acquired a message, or a transaction has locked it.
+    """Another holder has acquired a message, a transaction has locked it, or it is not due yet.
 
     `message` is its id. A call for many messages changed none of them: leave this one out, and try again.
     """
@@ -314,11 +335,12 @@ class MessageHeldError(StoreError):
 
 
 class MessageTooLargeError(StoreError):
-    """A body is larger than `message_bytes_max`."""
+    """A body is larger than `message_bytes_max`. Refuse it to the producer."""
 
 
 class DuplicateMessageError(StoreError):
-    """An address has seen a message's duplicate-detection id, or keeps that id for another message.
+    """An address has seen a message's duplicate-detection id, or keeps that id for another message. Wait for `flush()`,
+    then tell the producer that its message is stored. In a transaction, roll back.
 
     `duplicate_id` is that id. A call for many messages sent none of them: leave this one out, and try again.
     """
@@ -329,7 +351,8 @@ class DuplicateMessageError(StoreError):
 
 
 class XidError(StoreError):
-    """An xid has parts of a wrong size, is in use, is unknown, or is not in the state that the call needs."""
+    """An xid has parts of a wrong size, is in use, is unknown, or is not in the state that the call needs. `code` is
+    X/Open's; act as X/Open says."""
 
     def __init__(self, reason: str, *, code: int) -> None:
         """`code` is X/Open's: XAER_NOTA -4, XAER_INVAL -5, XAER_PROTO -6, XAER_DUPID -8, XAER_OUTSIDE -9 and so on."""
@@ -343,11 +366,12 @@ class RepairError(CallerError):
 
 
 class TrimError(CallerError):
-    """`trim` may not delete what it was asked to: there is no archive, or the tables differ from the WAL."""
+    """`trim` may not delete what it was asked to: there is no archive (`spark archive`, or --without-archive), or the
+    tables differ from the WAL (`verify`)."""
 
 
 class ArchiveError(CallerError):
-    """An archive belongs to another journal, or another job writes to it."""
+    """An archive belongs to another journal, or another job writes to it: name another one, or end that job."""
 
 
 class ScriptError(CallerError):
@@ -377,7 +401,8 @@ class CorruptionError(JournalError):
 
 
 class FrameError(CorruptionError):
-    """WAL bytes are not a frame of this journal (magic, format, uuid, counts, an impossible operation)."""
+    """WAL bytes are not a frame of this journal (magic, format, uuid, counts, an impossible operation):
+    docs/OPERATIONS.md, "When a shard stops"."""
 
 
 class FormerFrameError(FrameError):
@@ -387,22 +412,25 @@ class FormerFrameError(FrameError):
 
 class GapError(CorruptionError):
     """A frame does not follow its predecessor, or the log starts behind the first frame that is needed: frames are
-    lost."""
+    lost. docs/OPERATIONS.md, "When a shard stops"."""
 
 
 class ControlLostError(CorruptionError):
     """The control rows lack something that the WAL or the tables prove was written, and a read after an acknowledged
-    write confirms it. `kafka-journal repair control` writes the rows anew."""
+    write confirms it. `kafka-journal repair control` writes the rows anew: docs/OPERATIONS.md, "When control rows are
+    lost"."""
 
 
 class RowError(CorruptionError):
-    """Bytes of a table or control row do not parse as the type that their key names."""
+    """Bytes of a table or control row do not parse as the type that their key names. `verify` names a table's rows
+    (docs/OPERATIONS.md, "When a table is not what its marks say"), `repair control` those of the control topic."""
 
 
 class CountError(CorruptionError):
     """A load finds other numbers of rows than the marks say, in a copy that was just built from the topic. So the table
-    itself has lost rows, or deleted rows are back. `kafka-journal verify -j NAME` names them. A `LocalJournal` raises
-    this error for a damaged directory: restore it from a backup, because there is no other copy."""
+    itself has lost rows, or deleted rows are back. `kafka-journal verify -j NAME` names them: docs/OPERATIONS.md, "When
+    a table is not what its marks say". A `LocalJournal` raises this error for a damaged directory: restore it from a
+    backup, because there is no other copy."""
 
 
 # ---- fencing and unknown outcomes ----------------------------------------------------------------------------
@@ -417,7 +445,8 @@ class FencedError(JournalError):
 
 
 class OutcomeUnknownError(JournalError):
-    """A group was sent, and its fate could not be learned in time. A later load shows it whole or not at all."""
+    """A group was sent, and its fate could not be learned in time. Activate again: the load shows it whole or not at
+    all."""
 
 
 class ChainError(OutcomeUnknownError):

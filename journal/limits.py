@@ -40,7 +40,8 @@ class Limits(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     frame_bytes_max: int = Field(default=900_000, ge=4096)
-    """The largest size of a frame. Kafka's usual message.max.bytes is 1 MiB, and the largest row must fit it too."""
+    """The largest size of a frame. All nodes and workers of a journal must have the same. Kafka's usual
+    message.max.bytes is 1 MiB, and the largest row must fit it too."""
 
     data_bytes_max: int = Field(default=512 * 1024, ge=0)
     """The largest size of one operation's data."""
@@ -61,6 +62,7 @@ class Limits(BaseModel):
     """A local transaction with more operations than this is staged in the WAL instead of held in memory."""
 
     transaction_buffer_bytes_max: int = Field(default=4 * 1024 * 1024, ge=1)
+    """A local transaction with more bytes than this is staged in the WAL instead of held in memory."""
 
     transaction_buffers_total_bytes_max: int = Field(default=64 * 1024 * 1024, ge=1)
     """The largest number of bytes that all local transactions together hold in memory. A transaction that would exceed
@@ -78,13 +80,13 @@ class Limits(BaseModel):
     """The largest number of staged operations of all transactions together; their locks are held in memory."""
 
     staged_total_bytes_max: int = Field(default=512 * 1024 * 1024, ge=1)
+    """The largest number of bytes of the staged operations of all transactions together."""
 
     transactions_max: int = Field(default=100_000, ge=1)
     """The largest number of open and prepared transactions; workers hold a header of each in memory."""
 
     updates_row_bytes_max: int = Field(default=4096, ge=0)
-    """The largest size of the row that holds a record's updates; further updates get rows of their own. See
-    docs/FORMAT.md."""
+    """The largest size of the row that holds a record's updates; further updates get rows of their own."""
 
     checkpoint_bytes_max: int = Field(default=64 * 1024 * 1024, ge=4096)
     """Bytes of the WAL that a worker gathers for one shard before it checkpoints, even if the interval has not passed.

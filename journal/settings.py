@@ -31,39 +31,44 @@ class JournalSettings(BaseSettings):
     )
 
     bootstrap_servers: str = "127.0.0.1:9092"
+    """The brokers of the Kafka cluster, host:port[,host:port]."""
 
     topic_prefix: str = ""
-    """The prefix of the name of each topic, consumer group and transactional id of the journal."""
+    """The prefix of the name of each topic, consumer group, transactional id and local directory of the journal, as
+    `team.`: up to 50 letters, digits, `.`, `_` and `-`, with `.` or `_` at its end. Messages, JSON, metrics and
+    archives then call the journal `team.orders`, and commands take either name."""
 
     journal: str = "journal"
-    """The journal's full name: `topic_prefix`, and behind it the name that the user gave. All other names are made of
-    this one."""
+    """The journal's name, 1 to 100 of a-z, 0-9 and -. Its full name, of which all other names are made, has
+    `topic_prefix` before it."""
 
     client_properties: dict[str, str] = Field(default_factory=dict)
+    """Properties of librdkafka that every Kafka client gets unchanged."""
 
     shards: int = Field(default=8, ge=1, le=VIRTUAL_SHARDS)
-    """P, the number of WAL partitions; `init` writes it into the control rows, and it never changes once the journal
-    has been written to."""
+    """The number of WAL partitions. `init` alone uses it and writes it into the control rows. It never changes once the
+    journal has been written to."""
 
     replication: int = Field(default=1, ge=1)
-    """Replication factor of the journal's topics. 3 for anything that must survive a broker."""
+    """The replication factor of the journal's topics. Use 3 for anything that must survive a broker."""
 
     min_insync: int = Field(default=0, ge=0)
     """`min.insync.replicas` of the topics; 0 means one less than the replication, at least 1."""
 
     node: str = Field(default_factory=lambda: f"{socket.gethostname()}-{os.getpid()}")
-    """Name of this node in epochs, frames and status."""
+    """The name of this node in epochs, frames and status. Without it the name is made of the host and the process."""
 
     directory: Path | None = None
-    """The directory of local copies, which may be deleted whenever no process uses them. None means `kafka-journal` in
-    the user's directory for state."""
+    """The directory of local copies. It may be deleted whenever no process uses it: a worker whose copies are deleted
+    ends, and a node builds its own anew. Without it they are in ~/.local/state/kafka-journal ($XDG_STATE_HOME)."""
 
     transaction_timeout_ms: int = Field(default=10_000, ge=1000)
     """How long a crashed producer may block readers of committed records."""
 
     fence_check_ms: int = Field(default=3000, ge=100)
-    """How often an active node commits at least. A node that could not commit for this long delivers no messages until
-    it commits again."""
+    """How often an active node commits at least; an idle one commits twice as often. A node that could not commit for
+    this long delivers no messages until it commits again. A WAL that has stood still for twice this time has no active
+    node. READY must be answered within it, so a value below what busy brokers take keeps nodes from becoming active."""
 
     room_timeout_ms: int = Field(default=30_000, ge=0)
     """How long an append of a `BlockingJournal` waits for room in a full queue before it raises FullError."""
@@ -86,7 +91,7 @@ class JournalSettings(BaseSettings):
     """How long an active node tries to learn the fate of a group before it gives up."""
 
     gate_timeout_ms: int = Field(default=60_000, ge=100)
-    """How long activation waits for all shards to stand at its epoch."""
+    """How long activation waits for the workers, until all shards stand at its epoch."""
 
     delete_retention_ms: int = Field(default=7 * DAY_MS, ge=60_000)
     """`delete.retention.ms` of the compacted topics; a local copy that was away longer is rebuilt."""

@@ -82,7 +82,7 @@ class QueueLoader:
             self._other(record_id, kind, data, updates)
 
     def _other(self, record_id: int, kind: int, data: bytes, updates: Sequence[LoadedUpdate]) -> None:
-        """Take a record that is no message. A chunk is ignored, because its message holds all that is needed."""
+        """Take a record that is not a message. A chunk is ignored, because its message holds all that is needed."""
         if kind == ADDRESS:
             self._declared.address(record_id, *decode_address(data))
             self._window(record_id, updates)

@@ -270,7 +270,7 @@ class Replaying:
             for shard in source.ends:
                 record_id = source.record_id(shard)
                 if record_id in self._target.live:
-                    raise RecordExistsError(f"the target has a record {record_id} that is no replay's")
+                    raise RecordExistsError(f"the target has a record {record_id} that is not a replay's")
                 self._target.live.add(record_id)
                 found.append((ADD, record_id, RecordKind.REPLAY, self._provenance(shard), False, 0))
         found += self._beside
@@ -351,7 +351,7 @@ class Replaying:
                 return message.SerializeToString()
         except DecodeError as error:
             raise RowError(
-                f"record {record_id} of kind {kind} is no message store's, and ids in it cannot be remapped: {error}"
+                f"record {record_id} of kind {kind} is not a message store's, and ids in it cannot be remapped: {error}"
             ) from None
         return data
 

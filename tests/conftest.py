@@ -7,29 +7,48 @@ import gc
 import os
 import signal
 import tempfile
+from collections.abc import Iterator
 from contextlib import suppress
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 from journal.embedded.cluster import EmbeddedKafka
 from journal.embedded.guard import Guard
 from tests.support.brokers import SHARED_KAFKA
 
 _CLUSTER = "tests/chaos/"
-"""Has one cluster for all of its tests."""
+"""Tests of this folder share one cluster."""
 
-_SPARK = "tests/integration/spark/test_"
-_ONE_SPARK = ("a", "s")
-"""How the files' names begin that share one Spark; the others share another one: one alone takes longer for all of them
-than the other processes for everything else."""
+_SPARK = "tests/integration/spark/"
+_SPARKS = 2
+"""Number of processes that run Spark's tests, each with a Spark of its own."""
 
 _APART = ("tests/simulation/", "tests/chaos/test_containers.py", "tests/integration/test_pages.py")
 """Tests that share nothing, and some of which take long: any process may take the next one."""
+
+_LONGEST_FIRST = (
+    "tests/integration/spark/test_tables.py",
+    "tests/integration/spark/test_analytics.py",
+    "tests/integration/spark/test_chain.py",
+    "tests/integration/spark/test_cluster.py",
+    "tests/integration/spark/",
+    "tests/integration/test_pages.py",
+    "tests/chaos/",
+    "tests/integration/test_cli.py",
+    "tests/integration/test_bench_failover.py",
+    "tests/integration/test_demo.py",
+    "tests/integration/test_xa_postgres.py",
+    "tests/integration/",
+    "tests/simulation/",
+)
+"""Tests that begin first. All others are short, and fill the time until the last process ends."""
 
 # A busy machine is not slow code: no example has a deadline, and none is refused for how long it took to draw.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
@@ -37,14 +56,31 @@ settings.load_profile("suite")
 
 
 class _Scheduling(LoadScopeScheduling):  # type: ignore[misc]
+    """Gives Spark's files to the first processes, which run these before all others."""
+
     def _split_scope(self, nodeid: str) -> str:
         if nodeid.startswith(_APART):
             return nodeid
         if nodeid.startswith(_CLUSTER):
             return _CLUSTER
-        if nodeid.startswith(_SPARK):
-            return f"{_SPARK}{nodeid.removeprefix(_SPARK).startswith(_ONE_SPARK)}"
         return nodeid.split("::", 1)[0]
+
+    def _fitting(self, node: WorkerController) -> Iterator[str]:
+        """The waiting files that the process may run, in the order in which it should."""
+        others = (scope for scope in self.workqueue if not scope.startswith(_SPARK))
+        if node not in self.nodes[:_SPARKS]:
+            return others
+        return chain((scope for scope in self.workqueue if scope.startswith(_SPARK)), others)
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        self.workqueue.move_to_end(next(self._fitting(node), next(iter(self.workqueue))), last=False)
+        super()._assign_work_unit(node)
+
+    def _reschedule(self, node: WorkerController) -> None:
+        if next(self._fitting(node), None) is not None:
+            super()._reschedule(node)
+        elif not node.shutting_down:
+            node.shutdown()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -70,8 +106,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # what takes longest begins first: there is everything else to fill the time with then
-    items.sort(key=lambda item: not item.nodeid.startswith(_SPARK))
+    longest = len(_LONGEST_FIRST)
+    items.sort(key=lambda item: next((n for n in range(longest) if item.nodeid.startswith(_LONGEST_FIRST[n])), longest))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

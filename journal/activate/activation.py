@@ -281,4 +281,4 @@ class Activation:
             try:
                 writer.regain(until, going_on)
             except OperatingError as error:
-                raise OutcomeUnknownError(f"{what}: {met}; and then: {error}") from error
+                raise OutcomeUnknownError(f"{what}: {met}; then {error}") from error

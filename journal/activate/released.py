@@ -28,4 +28,4 @@ def say_left(kafka: Kafka, settings: JournalSettings, identity: Identity, epoch:
         finally:
             producer.close()
     except JournalError as error:
-        log.warning("could not say that this node left: %s", error)
+        log.warning("the record that this node left could not be written: %s", error)

@@ -299,7 +299,9 @@ class JournalRuntime:
         require_no_callback("close the journal")
         self._closing.set()
         if self._activating_in is threading.current_thread():
-            raise StateError("an activation does not close its own journal: raise an error to end it, then close")
+            raise StateError(
+                "an activation cannot close its own journal: raise an error to end it, then close the journal"
+            )
         with self._activating:
             self._close(to)
 

@@ -175,7 +175,7 @@ class Following:
             return None if row is None else one_record(row, _there(rows))
         row = self._store.get(key)
         if row is None:
-            raise RowError(f"updates of record {record_id} were written, and it is not there")
+            raise RowError(f"the table has updates of record {record_id}, and not the record itself")
         head = rows.get(updates_key(record_id))
         if head is None or _has_spilled(head):
             return one_record(row, [row for row in self._store.scan(key) if len(row[0]) > RECORD_KEY_BYTES])
@@ -192,7 +192,7 @@ class Following:
         try:
             self._live.counts.require(self._store, marks)
         except CountError as error:
-            log.error("the followed state is not that of the marks, and is loaded anew: %s", error)
+            log.error("the state that follows the table differs from the marks, and is loaded anew: %s", error)
             self.lost()
         return self._live is not None
 

@@ -88,7 +88,7 @@ def _are_ids(ids: Sequence[int]) -> bool:
 
 def _check_one_shard(ids: Sequence[int]) -> None:
     if len({record_id & SHARD_MASK for record_id in ids}) > 1:
-        raise InvalidOperationError("records in columns are of one virtual shard")
+        raise InvalidOperationError("records given as columns must all be in one virtual shard")
 
 
 def check_tx(tx: int) -> None:

@@ -10,6 +10,7 @@ EXAMPLES: Mapping[str, str] = {
     "kafka stop": "kafka-journal kafka stop",
     "kafka status": "kafka-journal kafka status --json",
     "kafka topic": "kafka-journal kafka topic landed --partitions 4 --config retention.ms=-1",
+    "settings": "kafka-journal settings session",
     "init": "kafka-journal init -j orders -b kafka-1:9092,kafka-2:9092 --shards 8 --replication 3",
     "worker": "kafka-journal worker -j orders --standby",
     "node": "kafka-journal node -j orders --name a --with-worker",

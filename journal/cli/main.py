@@ -25,6 +25,7 @@ class Command(NamedTuple):
 
 COMMANDS: Mapping[str, Command] = {
     "kafka": Command("kafka", "app", "The embedded Apache Kafka: start, stop, status."),
+    "settings": Command("settings", "settings", "Print every setting with its default and what it does."),
     "init": Command("init", "init", "Create and check the journal's topics and control rows."),
     "worker": Command("worker.worker", "worker", "Run the worker, which applies the WAL to the tables."),
     "node": Command("node.node", "app", "Serve the journal as one of several nodes, or hand it over to another one."),

@@ -168,7 +168,8 @@ def wait_for_mark(kafka: Kafka, settings: Settings, shard: int, offset: int, tim
                     raise DeadlineError(
                         f"the skip is requested, and shard {shard} has not passed offset {offset} in {timeout_s:g} s. "
                         f"The request stays: a worker that runs does it (kafka-journal worker -j {settings.journal}; "
-                        f"kafka-journal status -j {settings.journal} shows whether one does)"
+                        f"kafka-journal status -j {settings.journal} shows whether one does). If Kafka loses the "
+                        f"request, status shows the shard as stopped at {offset}: then give this command again"
                     )
                 looks += 1
                 progress("worker", looks, 0)

@@ -29,7 +29,7 @@ def _key(text: str) -> bytes:
         key = bytes.fromhex(text)
         row_type(key)
     except (ValueError, RowError) as error:
-        raise typer.BadParameter(f"{text} is no key in hex, as verify names them", param_hint="--row") from error
+        raise typer.BadParameter(f"{text} is not a key in hex, as verify names them", param_hint="--row") from error
     return key
 
 

@@ -42,6 +42,10 @@ def _as_json(settings: Settings, topics: Sequence[RequiredTopic]) -> Iterator[st
             "partitions": topic.partitions,
             "replication": topic.replication,
             "config": topic.config,
+            "required": {
+                key: {"bound": setting.bound.value, "setting": setting.source, "why": setting.why}
+                for key, setting in topic.settings.items()
+            },
         }
         for topic in topics
     ]
@@ -63,7 +67,10 @@ def _as_strimzi(_: Settings, topics: Sequence[RequiredTopic]) -> Iterator[str]:
             f"  partitions: {topic.partitions}",
             f"  replicas: {topic.replication}",
             "  config:",
-            *(f"    {key}: {value}" for key, value in topic.config.items()),
+            *(
+                f"    {key}: {setting.value}  # {setting.bound.value} this: {setting.why}"
+                for key, setting in topic.settings.items()
+            ),
         )
 
 

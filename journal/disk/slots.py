@@ -114,7 +114,7 @@ def announce_end() -> None:
             try:
                 slot.mark(_ENDING)
             except OSError as error:
-                log.warning("others will not wait for %s: %s", slot.path, error)
+                log.warning("other processes will not wait for %s: %s", slot.path, error)
 
 
 def hold(path: Path) -> Slot | None:

@@ -165,7 +165,7 @@ class EmbeddedKafka:
         process = self._require_process(broker)
         process.send(signal.SIGKILL)
         if not wait_until(lambda: not process.is_alive(), KILL_TIMEOUT_S):
-            raise EmbeddedKafkaError(f"broker {broker} (pid {process.pid}) does not die: look at the machine")
+            raise EmbeddedKafkaError(f"broker {broker} (pid {process.pid}) cannot be killed: look at the machine")
         self._launcher.reap()
 
     def pause(self, broker: int) -> None:
@@ -174,7 +174,7 @@ class EmbeddedKafka:
         process = self._require_process(broker)
         process.send(signal.SIGSTOP)
         if not wait_until(process.is_stopped, KILL_TIMEOUT_S):
-            raise EmbeddedKafkaError(f"broker {broker} (pid {process.pid}) does not stop: look at the machine")
+            raise EmbeddedKafkaError(f"broker {broker} (pid {process.pid}) cannot be suspended: look at the machine")
 
     def resume(self, broker: int) -> None:
         """Lets a paused broker go on, by SIGCONT."""

@@ -23,7 +23,7 @@ def call_within(limit_s: float, call: Callable[[], T]) -> T:
     Thread(target=_run, args=(call, outcome), name="kafka-journal-call", daemon=True).start()
     try:
         if not wait((outcome,), limit_s).done:
-            raise DeadlineError(f"no end after {limit_s} s")
+            raise DeadlineError(f"the call has not ended after {limit_s} s")
         return outcome.result()
     finally:
         # An error holds the frames that it came through. If these frames held the error too, both would stay in memory

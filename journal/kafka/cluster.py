@@ -69,7 +69,7 @@ class KafkaCluster:
     def cluster_id(self, timeout_s: float) -> str:
         answer = self._patiently(timeout_s, self._describe_cluster).cluster_id
         if not answer:
-            raise KafkaUnavailableError("the cluster does not tell its id")
+            raise KafkaUnavailableError("the brokers did not give the cluster's id")
         return answer
 
     def describe(self, topics: Iterable[str], timeout_s: float) -> dict[str, TopicState]:

@@ -25,7 +25,7 @@ RETRY_BACKOFF_MAX_MS = 4 * RETRY_BACKOFF_MS
 
 def repeated_after_s(backoff_ms: int) -> float:
     """Seconds below which a call that needs one request was served by one request. A repeated request shows nowhere
-    else: see docs/ARCHITECTURE.md, Commits that may have been sent twice."""
+    else: docs/ARCHITECTURE.md, "Which commits may have been sent twice"."""
     return backoff_ms * 0.8 / 1000
 
 

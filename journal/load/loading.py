@@ -149,7 +149,7 @@ def load_records(base: Base, loader: Loader) -> Counts:
             records[place] += 1
             continue
         if not key.startswith(key_of_record):
-            raise RowError(f"row {key.hex()} holds updates of a record that is not there")
+            raise RowError(f"row {key.hex()} holds updates of a record that the table does not have")
         updates += _updates_in(key, value)
     if record_id:
         update_counts[place] += _in_order(updates)

@@ -274,7 +274,9 @@ class LocalJournal(Appends):
         require_no_callback("close the journal")
         self._closing = True
         if self._activating_in is threading.current_thread():
-            raise StateError("an activation does not close its own journal: raise an error to end it, then close")
+            raise StateError(
+                "an activation cannot close its own journal: raise an error to end it, then close the journal"
+            )
         with self._activating:
             core, was_closed, self._closed = self._core, self._closed, True
             if core is not None and not was_closed:

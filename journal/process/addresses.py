@@ -34,7 +34,7 @@ def parse_addresses(text: str) -> list[Address]:
 def _parse(part: str) -> Address:
     found = _ADDRESS.fullmatch(part)
     if found is None or not 0 < int(found[2]) <= _PORT_MAX:
-        raise ValueError(f"{part!r} is no address: expected host:port[,host:port], such as 127.0.0.1:9092")
+        raise ValueError(f"{part!r} is not an address: expected host:port[,host:port], such as 127.0.0.1:9092")
     return Address(found[1], int(found[2]))
 
 

@@ -16,6 +16,7 @@ class RoutingConfig(RoutingPart):
     hops_max: int = Field(default=8, ge=1, le=1000)
     """How many times a message may be sent to Kafka, counted over all journals that it passed."""
     dead_letter_topic: OptionalTopic = ""
+    """The topic of dead letters of all routes and sources that name none."""
     record_bytes_max: int = Field(default=1_000_000, ge=1000)
     """The largest record for a topic whose max.message.bytes is not known."""
 

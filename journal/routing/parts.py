@@ -81,7 +81,7 @@ def _topic_template(text: str) -> str:
 
 def _topic(text: str) -> str:
     if not is_topic(text):
-        raise ValueError(f"{text!r} is no topic's name: 1 to 249 of letters, digits, dot, _ and -")
+        raise ValueError(f"{text!r} is not a topic's name: 1 to 249 of letters, digits, dot, _ and -")
     return text
 
 
@@ -141,20 +141,26 @@ class TargetConfig(RoutingPart):
     """A target of a route: the topic, and how a message becomes a record."""
 
     topic: Annotated[str, AfterValidator(_topic_template)]
-    """A topic, or a template that gives one."""
+    """A topic, or a template that gives one, as `orders.{region}`."""
     key: Keys = ("message-id",)
-    """The possible sources of the record's key; the first one that the message has is used."""
+    """The record's key: header:NAME, message-id, constant:VALUE or none; or a list, of which the first one that the
+    message has is used. A record without a key goes to the partition `message id % partitions`."""
     key_format: Literal["typed", "text"] = "typed"
-    """How a key that is no text is written: as the encoded header's bytes, or as text."""
+    """How a key that is not text is written: as the bytes of a header (an integer has 8), or as text."""
     value: Literal["body", "text", "json", "cloudevents-structured", "cloudevents-binary"] = "body"
+    """The record's value: the body, an envelope in JSON, or a CloudEvent."""
     headers: Headers = ("*",)
-    """Patterns of the names of headers and properties that are sent with the message."""
+    """The names of headers and properties that are sent with the message, with * for any characters and ! before those
+    that are left out; the last pattern that matches decides."""
     partitioner: Annotated[str, AfterValidator(_rule)] = "murmur2"
+    """How the partition is chosen: murmur2 (as by Java's clients), crc32 (as by librdkafka), message-id or
+    partition:N."""
     reply_topic: OptionalTopic = ""
-    """The topic in which the reply to a message with JMSReplyTo is expected."""
+    """The topic in which the reply to a message with JMSReplyTo is expected; empty means that none is."""
     content_type: str = Field(default="application/octet-stream", min_length=1)
     """The content type of the body, for CloudEvents."""
     event_type: str = Field(default="kafka-journal.message", min_length=1)
+    """The type attribute of CloudEvents."""
     event_source: str = ""
     """The source attribute of CloudEvents; empty means /kafka-journal/<journal>."""
 
@@ -163,12 +169,17 @@ class RouteConfig(RoutingPart):
     """A route: which messages are sent to Kafka, and to which targets."""
 
     name: Name
+    """1 to 100 letters, digits, `.`, `_` and `-`; no other route or source has the same name."""
     address: Annotated[str, AfterValidator(_address)] = "#"
+    """A pattern of the addresses whose messages are sent: * is one word, # any number of words."""
     filter: Annotated[str, AfterValidator(_filter)] = ""
+    """A selector over headers and properties; empty means every message."""
     targets: tuple[TargetConfig, ...] = Field(min_length=1)
     stop: bool = False
-    """Whether later routes ignore a message that this route sends."""
+    """Whether later routes ignore a message that this route matches."""
     on_error: OnError = OnError.FAIL
+    """What happens to a message that cannot be sent: fail stops its shard, skip leaves it out and counts it,
+    dead-letter sends it to the dead-letter topic."""
     dead_letter_topic: OptionalTopic = ""
     """The topic of dead letters; empty means the one that is set for all routes."""
 
@@ -177,25 +188,35 @@ class SourceConfig(RoutingPart):
     """A source: the topics whose records become messages, and the address of these messages."""
 
     name: Name
+    """1 to 100 letters, digits, `.`, `_` and `-`; no other route or source has the same name."""
     topics: tuple[Topic, ...] = ()
+    """The names of topics. There must be some, or a pattern."""
     pattern: Annotated[str, AfterValidator(_regex)] = ""
-    """A regular expression that matches whole topic names. The source takes these topics besides `topics`."""
+    """A regular expression (Python's) that matches whole topic names. The source takes these topics besides
+    `topics`."""
     address: Annotated[str, AfterValidator(_template)] = "kafka.{topic}"
+    """The address of the messages: a template of topic, key, JMSDestination and headers."""
     value: Literal["body", "text", "json", "cloudevents"] = "body"
+    """What the record's value holds: the body, an envelope in JSON, or a CloudEvent."""
     headers: Headers = ("*",)
-    """Patterns of the names of the record's headers that the message gets."""
+    """The names of Kafka headers that the message gets, as patterns like those of a target's `headers`."""
     start: Annotated[str, AfterValidator(_start)] = EARLIEST
-    """Where to begin in a partition that has no committed offset."""
+    """Where to begin in a partition that has no committed offset: earliest, latest, or a moment with its time zone,
+    2026-01-31T12:00:00Z."""
     replies: bool = False
     """Whether the records are replies: each goes to the address that its request named."""
     requests: str = ""
-    """The queue in which requests wait for their replies."""
+    """The durable queue in which requests wait for their replies; it needs a dead-letter topic. Empty means that none
+    wait."""
     reply_timeout_ms: int = Field(default=300_000, ge=1000)
     """How long a request waits for its reply."""
     two_way: bool = False
     """Whether routes may write to the source's topics. Records that routes of this journal wrote are then ignored."""
     on_error: OnError = OnError.FAIL
+    """What happens to a record that cannot be taken: fail stops the source, skip leaves it out and counts it,
+    dead-letter sends it to the dead-letter topic."""
     dead_letter_topic: OptionalTopic = ""
+    """The topic of dead letters; empty means the one that is set for all sources."""
 
     @model_validator(mode="after")
     def _has_topics(self) -> SourceConfig:

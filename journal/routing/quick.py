@@ -122,7 +122,7 @@ class QuickHeaders:
         return known.keep(raw, None if of_text is None else (chr(place) + name, name, of_text), 4 * len(raw))
 
     def _typed(self, name: str, place: int, value: bytes) -> Header | None:
-        """The header of a value that is no text; None if the value has an unexpected form."""
+        """The header of a value that is not text; None if the value has an unexpected form."""
         if value[0] != _VALUE or value[1] != len(value) - 2:
             return None
         tag, content = value[2], value[3:]

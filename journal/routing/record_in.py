@@ -198,7 +198,7 @@ class _Source:
     def message(self, record: SourceRecord) -> Message:
         """The message that a record becomes. Raises UnfitError."""
         if record.headers is None:
-            raise UnfitError(Reason.BAD_HEADER, "the name of a header is no UTF-8, so none of them can be read")
+            raise UnfitError(Reason.BAD_HEADER, "the name of a header is not UTF-8, so none of them can be read")
         back = turned_back(record.headers, self._taken.__contains__)
         self._check_hops(back.hops)
         plain = {name: value for name, value in record.headers if value is not None}

@@ -145,7 +145,7 @@ class Router:
         try:
             name = address.decode()
         except UnicodeDecodeError as error:
-            raise RowError(f"an address of {len(address)} bytes is no text: {error}") from None
+            raise RowError(f"an address of {len(address)} bytes is not text: {error}") from None
         found = tuple(route for route in self._routes if matches(route.pattern, name))
         plain = found[0].plain if found and (len(found) == 1 or found[0].stop) else None
         return self._of_address.keep(address, ((DESTINATION_HEADER, address), found, plain), len(address))

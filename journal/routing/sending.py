@@ -96,7 +96,7 @@ class MessageSending:
         try:
             return self._context.names.encoded(self.message_id, destination[1] or b"", message)
         except struct.error as error:
-            raise RowError(f"a field of the message is no number of its size: {error}") from None
+            raise RowError(f"a field of the message is not a number of its size: {error}") from None
 
     @property
     def view(self) -> MessageFields:

@@ -140,7 +140,7 @@ class Target:
     def _filled(self, sending: MessageSending) -> str:
         topic = self._topic.fill(sending.view.value)
         if not is_topic(topic) or is_internal(topic, self._context.own_topics):
-            raise UnfitError(Reason.BAD_TOPIC, f"{topic!r}, of template {self._topic.text!r}, is no topic for it")
+            raise UnfitError(Reason.BAD_TOPIC, f"{topic!r}, of template {self._topic.text!r}, is not a topic for it")
         return topic
 
     def _key(self, sending: MessageSending) -> bytes | None:
@@ -170,7 +170,7 @@ class Target:
         value = view.value(convention.CORRELATION_ID)
         correlation_id = str(view.id) if value is None else text_of(value)
         if correlation_id is None:
-            raise UnfitError(Reason.BAD_HEADER, f"{convention.CORRELATION_ID} is bytes that are no text")
+            raise UnfitError(Reason.BAD_HEADER, f"{convention.CORRELATION_ID} is bytes that are not text")
         asked = {
             f"jms.string.{convention.CORRELATION_ID}": correlation_id,
             f"jms.string.{convention.REPLY_TO}": address,

@@ -70,7 +70,7 @@ class Template:
             raise UnfitError(Reason.NO_HEADER, f"template {self.text!r} names {name!r}, which the message has not")
         text = text_of(value)
         if text is None:
-            raise UnfitError(Reason.NO_HEADER, f"template {self.text!r} names {name!r}, which is no text")
+            raise UnfitError(Reason.NO_HEADER, f"template {self.text!r} names {name!r}, which is not text")
         if word is None:
             return text
         words = text.split(".")

@@ -53,7 +53,7 @@ def _text(body: bytes) -> str:
     try:
         return body.decode()
     except UnicodeDecodeError as error:
-        raise UnfitError(Reason.NOT_TEXT, f"the body is no UTF-8 text: byte {error.start} of {len(body)}") from None
+        raise UnfitError(Reason.NOT_TEXT, f"the body is not UTF-8 text: byte {error.start} of {len(body)}") from None
 
 
 def parsed_json(text: str | bytes, what: str) -> Any:
@@ -61,11 +61,11 @@ def parsed_json(text: str | bytes, what: str) -> Any:
     try:
         return json.loads(text if isinstance(text, str) else text.decode(), parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
-        raise UnfitError(Reason.NOT_JSON, f"{what} is no JSON: {error}") from None
+        raise UnfitError(Reason.NOT_JSON, f"{what} is not JSON: {error}") from None
 
 
 def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a number of JSON")
 
 
 def _dump(value: object) -> bytes:
@@ -127,7 +127,7 @@ def of_envelope(value: bytes, headers: Mapping[str, bytes]) -> Enveloped:
     """The content of a JSON envelope, as routes write it. Raises UnfitError."""
     found = parsed_json(value, "the value")
     if not isinstance(found, dict) or ("body" in found) == ("body_base64" in found):
-        raise UnfitError(Reason.NOT_ENVELOPE, "the value is no envelope: an object with body or body_base64")
+        raise UnfitError(Reason.NOT_ENVELOPE, "the value is not an envelope: an object with body or body_base64")
     places = {place: found.get(place, {}) for place in ("headers", "properties")}
     fields = {name: found[name] for name in ("priority", "timestamp", "expires", "due") if name in found}
     address = found.get("address", "")
@@ -142,7 +142,7 @@ def of_envelope(value: bytes, headers: Mapping[str, bytes]) -> Enveloped:
 
 def _of_json(name: str, value: object, refused: Reason) -> Value:
     if not _is_unicode(name):
-        raise UnfitError(refused, f"{name!r} of the value is no header's name")
+        raise UnfitError(refused, f"{name!r} of the value is not a header's name")
     match value:
         case bool() | float() if math.isfinite(value):
             return value
@@ -154,7 +154,7 @@ def _of_json(name: str, value: object, refused: Reason) -> Value:
             return _base64(text, refused)
         case {"double": "nan" | "inf" | "-inf" as text, **rest} if not rest:
             return float(text)
-    raise UnfitError(refused, f"{name!r} of the value is no header's value")
+    raise UnfitError(refused, f"{name!r} of the value is not a header's value")
 
 
 def _is_unicode(text: str) -> bool:

@@ -35,14 +35,14 @@ class Filters:
     def takes(self, message: Message, queue: QueueConfig) -> bool:
         """Whether a queue takes a message, for `MessageStore.take_in`.
 
-        If a filter is no selector, or fails for a message, its queue does not take the message. The other queues are
+        If a filter is not a selector, or fails for a message, its queue does not take the message. The other queues are
         not affected.
         """
         selector = self._selector(queue.filter)
         if isinstance(selector, SelectorError):
             if self._is_news(queue):
                 log.error(
-                    "the filter of queue %s is no selector: the queue takes no messages: %s", queue.name, selector
+                    "the filter of queue %s is not a selector: the queue takes no messages: %s", queue.name, selector
                 )
             return False
         try:

@@ -87,7 +87,7 @@ class WaitingRequests:
         if not message.durable or not isinstance(address, str) or not address:
             return None
         own = value_of(message, convention.CORRELATION_ID)
-        # a route refuses a correlation id that is no text
+        # a route refuses a correlation id that is not text
         correlation_id = str(message_id) if own is None else text_of(own)
         if correlation_id is None:
             return None

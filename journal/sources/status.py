@@ -9,14 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from journal.process.clocks import wall_ms
+from journal.routing.latency import Latency
 from journal.routing.outcomes import Reason
-
-PEAK_MS = 5 * 60 * 1000
-"""The length of a window in which the highest latency is taken. The status shows the highest of the present window and
-the one before."""
-MEASURED_MS_MAX = 24 * 60 * 60 * 1000
-"""A latency above this is not counted: a timestamp so old is the producer's own time, not the time when the record was
-sent."""
 
 
 @dataclass(slots=True)
@@ -32,26 +26,16 @@ class SourceStatus:
     refused: Counter[Reason] = field(default_factory=Counter)
     dead_letters: int = 0
     lag: int = 0
-    latency_ms: float = 0.0
-    """The latency of the last batch, from the timestamp of its oldest record to its commit; 0 if its records had no
-    timestamps."""
-    peaks: dict[int, float] = field(default_factory=dict)
-    """The highest latency of each of the last two windows, by the window's number."""
+    latency: Latency = field(default_factory=Latency)
+    """The latency of batches, from the timestamp of the oldest record to the commit. Batches without timestamps are not
+    measured."""
     error: str = ""
     """The reason for which the source is stopped; empty if it is not."""
     waits: bool = False
     """Whether the source goes on by itself, because the cause of its stop is checked again now and then."""
 
-    def measure(self, latency_ms: float, now_ms: float) -> None:
-        """Note the time from the timestamp of a committed batch's oldest record to the commit."""
-        self.latency_ms = round(max(0.0, latency_ms), 3)
-        window = int(now_ms // PEAK_MS)
-        peaks = {number: peak for number, peak in self.peaks.items() if number >= window - 1}
-        self.peaks = peaks | {window: max(self.latency_ms, peaks.get(window, 0.0))}
-
     def as_json(self, now_ms: float) -> dict[str, Any]:
         """The state in the form in which the control socket gives it."""
-        window = int(now_ms // PEAK_MS)
         return {
             "source": self.name,
             "state": "running" if not self.error else "waiting" if self.waits else "stopped",
@@ -63,8 +47,8 @@ class SourceStatus:
             },
             "dead_letters": self.dead_letters,
             "lag": self.lag,
-            "latency_ms": self.latency_ms,
-            "latency_ms_max": max(self.peaks.get(number, 0.0) for number in (window - 1, window)),
+            "latency_ms": self.latency.last_ms,
+            "latency_ms_max": self.latency.highest_ms(now_ms),
             "error": self.error,
         }
 
@@ -90,12 +74,9 @@ class SourcesStatus:
 
     def committed(self, source: str, oldest_ms: int) -> None:
         """Note that a batch with records of a source is committed; `oldest_ms` is their earliest timestamp, or 0."""
-        if not oldest_ms:
-            return
-        now_ms = self._clock_ms()
-        if now_ms - oldest_ms <= MEASURED_MS_MAX:
+        if oldest_ms:
             with self._lock:
-                self._sources[source].measure(now_ms - oldest_ms, now_ms)
+                self._sources[source].latency.measure(oldest_ms, self._clock_ms())
 
     def refuse(self, source: str, reasons: Counter[Reason]) -> None:
         with self._lock:

@@ -1,7 +1,8 @@
 """Batches on their way into the journal, one at a time: each is submitted when there is room, and has landed when its
 fate is known.
 
-A batch that is more than the journal takes at once is made smaller. If Kafka refused a dead letter, the whole batch is
+A batch that is more than the journal takes at once is made smaller, and so is one that failed for no known reason,
+because a slow cluster may not take as much in the time of a request. If Kafka refused a dead letter, the whole batch is
 not taken in, and the next batches have single letters, to find which one it was.
 """
 
@@ -158,6 +159,9 @@ class SourceTaking:
         if completion.error is not None:
             topic = refused_topic(completion.error)
             self._suspected = [letter for letter in batch.letters if letter.topic == topic]
+            if not topic:
+                records = sum(counts.records for counts in batch.counts.values())
+                self._sizing.failed(max(records, len(batch.letters)))
             raise completion.error
         self.landed += 1
         self._sizing.landed(len(batch.letters))

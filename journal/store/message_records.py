@@ -46,12 +46,12 @@ def encode_message(message: Message, *, chunks: Sequence[int] = (), body_bytes: 
     instead of `body`.
 
     Raises InvalidOperationError for a value that the record cannot hold (a priority over 9, an integer over 64 bits),
-    TypeError for a time that is no integer.
+    TypeError for a time that is not an integer.
     """
     priority, timestamp, expires, due = message.priority, message.timestamp, message.expires, message.due
     if not 0 <= priority <= PRIORITY_MAX:
         raise InvalidOperationError(f"priority {priority} is not one of 0 to {PRIORITY_MAX}")
-    # this raises TypeError for a value that is no integer, even if it equals 0
+    # this raises TypeError for a value that is not an integer, even if it equals 0
     if not 0 <= timestamp | expires | due <= _INT64_MAX:
         raise InvalidOperationError(f"a time of {timestamp}, {expires}, {due} is not one in milliseconds since 1970")
     if message.origin or message.duplicate_id or chunks:
@@ -259,7 +259,7 @@ def _set_property(out: pb.Property, value: Value) -> None:
         case bytes():
             out.binary = value
         case _:
-            raise TypeError(f"{type(value).__name__} is no property's type")
+            raise TypeError(f"{type(value).__name__} is not a property's type")
 
 
 def _property(message: pb.Property) -> Value:

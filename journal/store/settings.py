@@ -34,15 +34,16 @@ class StoreSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     message_bytes_max: int = Field(default=64 * 1024 * 1024, ge=1)
-    """The largest body. A durable one is a staged transaction, so the journal's `staged_bytes_max` must be above it."""
+    """The largest body. A durable one is a staged transaction, so `limits.staged_bytes_max` must be above it. A body
+    that a source takes in must also fit one group (`limits.queue_bytes_max`)."""
 
     inline_bytes_max: int = Field(default=256 * 1024, ge=1)
-    """A body up to this size is in its message's record, a larger one in chunks. It must be below the journal's
-    `data_bytes_max`. If it is above `message_bytes_max`, that bound applies."""
+    """A body up to this size is in its message's record, a larger one in chunks. It must be below
+    `limits.data_bytes_max`. If it is above `message_bytes_max`, that bound applies."""
 
     chunk_bytes: int = Field(default=256 * 1024, ge=1)
     """The size of a chunk of a large body. One chunk is read at a time, and it is well below the size of a frame. It
-    must not exceed the journal's `data_bytes_max`."""
+    must not exceed `limits.data_bytes_max`."""
 
     cache_bytes_max: int = Field(default=64 * 1024 * 1024, ge=0)
     """Bytes of bodies that are kept until the local copy has them. Bodies that are not durable yet are kept beyond this
@@ -59,7 +60,7 @@ class StoreSettings(BaseModel):
     """Bytes in memory of the bodies of messages that are not durable; further bodies are swapped."""
 
     swap_directory: Path | None = None
-    """The directory for swapped bodies of messages that are not durable. None means that such bodies are refused. It is
+    """The directory for swapped bodies of messages that are not durable. Without it such bodies are refused. It is
     emptied at start and at close."""
 
     swap_file_bytes_max: int = Field(default=16 * 1024 * 1024, ge=1)

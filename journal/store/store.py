@@ -38,7 +38,7 @@ from journal.store.operations.declare import DeclareOperations
 from journal.store.operations.discard import MessageDiscard
 from journal.store.operations.due import DueOperations
 from journal.store.operations.garbage import Garbage
-from journal.store.operations.hold import HoldOperations
+from journal.store.operations.hold import HoldOperations, Releasing
 from journal.store.operations.ids import StoreIds
 from journal.store.operations.look import LookOperations, QueueInfo
 from journal.store.operations.move import MoveOperations
@@ -71,7 +71,8 @@ class MessageStore:
 
     Times are milliseconds since 1970. A holder is a name that the broker chose: of a member, a client, a session. `id`,
     `ids` and `checked` are for the stores of a chain: the first store has issued the id, and has checked the
-    duplicate-detection id, or that the message may be delivered. Its answer holds here too.
+    duplicate-detection id, or that the message may be delivered. Its answer holds here too. `discard` is false if the
+    caller calls `discard_leaving` itself.
 
     Every operation raises what ended the activation, ClosedError after `close`, StateError before `start`, and
     CallbackError in a completion's callback. Only `incoming` asks nobody, and `room` and `flush` ask the journal alone:
@@ -207,13 +208,13 @@ class MessageStore:
         """
         return self._declare.create_address(name, duplicate_window, tx)
 
-    def destroy_address(self, name: str, tx: int = 0) -> Pending:
+    def destroy_address(self, name: str, tx: int = 0, *, discard: bool = True) -> Pending:
         """Destroy an address without queues, and its messages that were never in a queue.
 
         In a transaction it is gone for everybody at once, and comes back with a rollback. Raises AddressMissingError,
         AddressInUseError (it has queues, or a transaction creates or destroys some, or stores messages there).
         """
-        return self._declare.destroy_address(name, tx)
+        return self._declare.destroy_address(name, tx, discard=discard)
 
     def create_queue(self, config: QueueConfig, tx: int = 0) -> Pending:
         """Create a queue of an address that exists, or that the transaction creates.
@@ -225,14 +226,19 @@ class MessageStore:
         """
         return self._declare.create_queue(config, tx)
 
-    def destroy_queue(self, name: str, tx: int = 0) -> Pending:
+    def destroy_queue(self, name: str, tx: int = 0, *, discard: bool = True) -> Pending:
         """Destroy a queue. Messages left without a reference are deleted afterwards, in bounded groups.
 
         In a transaction it is gone for everybody at once, with its messages, and comes back with a rollback. Raises
         QueueMissingError, QueueInDoubtError: a transaction whose settlement is not durable, which may be this one, adds
         messages to the queue, acknowledges or changes some, or binds it; or a `take_in` settles some.
         """
-        return self._declare.destroy_queue(name, tx)
+        return self._declare.destroy_queue(name, tx, discard=discard)
+
+    def discard_leaving(self) -> None:
+        """Discard the messages of destroyed queues and addresses, in steps. A chain calls it without its own lock,
+        after operations to which it gave `discard=False`."""
+        self._discard.discard_leaving()
 
     def bind(self, queue: str, key: str = "", filter: str = "", tx: int = 0, *, id: int = 0) -> Pending:
         """Add a binding to a queue: the key and the filter by which its broker routes to it.
@@ -415,6 +421,10 @@ class MessageStore:
         """
         return self._hold.release_holder(name, counts=counts)
 
+    def releasing(self, name: str, *, counts: bool = True) -> Releasing:
+        """`release_holder` in steps that the caller makes, as a chain of stores does."""
+        return self._hold.releasing(name, counts=counts)
+
     def reattach(self, holder: str) -> list[tuple[int, str]]:
         """The (message, queue) pairs that a holder has from before a load, in order of acquisition. They stay with it
         from now on."""
@@ -518,12 +528,12 @@ class MessageStore:
         """
         return self._transactions.prepare(tx, data)
 
-    def commit(self, tx: int, *, then: Sequence[PlainOperation] = ()) -> Pending:
+    def commit(self, tx: int, *, then: Sequence[PlainOperation] = (), discard: bool = True) -> Pending:
         """Make a transaction take effect, and after it plain operations on other records, in the same group.
 
         Raises StateError as `prepare` does.
         """
-        return self._transactions.commit(tx, then=then)
+        return self._transactions.commit(tx, then=then, discard=discard)
 
     def rollback(self, tx: int) -> Pending:
         """Drop all operations of a transaction."""

@@ -173,5 +173,5 @@ def _parsed(topic: str, record: LogRecord, message: type[Message]) -> Message:
     except DecodeError as error:
         raise RowError(str(error), topic=topic, partition=0, offset=record.offset) from None
     if isinstance(row, Identity) and row.magic != MAGIC:
-        raise RowError("this is no identity", topic=topic, partition=0, offset=record.offset)
+        raise RowError("this is not an identity", topic=topic, partition=0, offset=record.offset)
     return row

@@ -200,4 +200,4 @@ def _check_brokers(cluster: Cluster, timeout_s: float) -> None:
     for broker, value in cluster.broker_config(_VERIFICATION, timeout_s).items():
         if value != "true":
             why = "is older than Kafka 3.6" if value is None else f"has {_VERIFICATION}={value}"
-            raise TopicError(f"broker {broker} {why}: a late request could write into a transaction that has ended")
+            raise TopicError(f"broker {broker} {why}: it may write a late request into a transaction that has ended")

@@ -1,7 +1,6 @@
 """The topics of a journal, with every setting that they need and the reason for it.
 
-`init` makes the topics of this list, every start checks them, and `init --dry-run` prints them. The table in
-docs/OPERATIONS.md, "Topics that somebody else makes", is the same list.
+`init` makes the topics of this list, every start checks them, and `init --dry-run` prints them.
 """
 
 from __future__ import annotations

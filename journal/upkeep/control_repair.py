@@ -150,7 +150,7 @@ class ControlRepairer:
             found = cluster.describe([wal, table], self._timeout_s)
             for topic in (wal, table):
                 if topic not in found:
-                    raise TopicError(f"topic {topic} is missing: there is nothing that control rows could be made of")
+                    raise TopicError(f"topic {topic} is missing: control rows cannot be made without it")
             shards = found[wal].partitions
             if found[table].partitions != shards:
                 raise TopicError(f"{wal} has {shards} partitions, and {table} {found[table].partitions}")

@@ -13,7 +13,7 @@ class WriterConfig:
     uuid: bytes
     shards: int
     pace_s: float
-    """The least time between the broker's answer to a commit and the next produce: docs/ARCHITECTURE.md, Pacing."""
+    """The least time between the broker's answer to a commit and the next produce (docs/ARCHITECTURE.md, "Writing")."""
     pace_max_s: float
     """The longest pause before a transaction, while transactions still meet the markers of the previous one."""
     join_s: float

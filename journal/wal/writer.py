@@ -274,7 +274,7 @@ class Writer:
         except FencedError:
             self._tell_fate(transaction, until)
         except (OperatingError, CorruptionError) as error:
-            raise _unknown(transaction, f"{met}; and then: {error}") from error
+            raise _unknown(transaction, f"{met}; then {error}") from error
 
     def _resend_missing(self, transaction: WalTransaction, met: OperatingError, until: float) -> bool:
         """Read the WAL back, and send the missing frames again with their old numbers, as many as one transaction

@@ -46,12 +46,12 @@ class KeptOutcome(NamedTuple):
 
 
 def decode_outcome(record_id: int, data: bytes) -> KeptOutcome:
-    """Decode a record. Raises RowError for one that is no outcome."""
+    """Decode a record. Raises RowError for one that is not an outcome."""
     try:
         message = Outcome.FromString(data)
         xid = xid_of(message.xid)
     except (DecodeError, XidError) as error:
-        raise RowError(f"record {record_id} is no outcome: {error}") from error
+        raise RowError(f"record {record_id} is not an outcome: {error}") from error
     if message.decision == Outcome.DECISION_UNSPECIFIED:
         raise RowError(f"record {record_id} is an outcome without a decision")
     return KeptOutcome(record_id, xid, message.decision, message.timestamp)

@@ -37,7 +37,7 @@ def make_xid(format_id: int, gtrid: bytes | str, bqual: bytes | str) -> Xid:
     or out of range.
     """
     if not isinstance(format_id, int) or isinstance(format_id, bool):
-        raise XidError(f"format_id {format_id!r} is no number", code=XaCode.INVAL)
+        raise XidError(f"format_id {format_id!r} is not a number", code=XaCode.INVAL)
     if not 0 <= format_id <= FORMAT_ID_MAX:
         raise XidError(f"format_id {format_id} is not in 0 to {FORMAT_ID_MAX}", code=XaCode.INVAL)
     xid = Xid(format_id, _bytes("gtrid", gtrid), _bytes("bqual", bqual))
@@ -51,7 +51,7 @@ def make_xid(format_id: int, gtrid: bytes | str, bqual: bytes | str) -> Xid:
 def as_xid(xid: AnyXid) -> Xid:
     """The xid that a caller gives. Raises XidError (INVAL) if it is no tuple of three, and as `make_xid`."""
     if not isinstance(xid, tuple) or len(xid) != 3:
-        raise XidError(f"{xid!r} is no xid: (format_id, gtrid, bqual)", code=XaCode.INVAL)
+        raise XidError(f"{xid!r} is not an xid: (format_id, gtrid, bqual)", code=XaCode.INVAL)
     return make_xid(*xid)
 
 
@@ -80,7 +80,7 @@ def message_of(xid: Xid) -> store_pb2.Xid:
 
 
 def xid_of(message: store_pb2.Xid) -> Xid:
-    """The xid in a message. Raises XidError if the message is no xid."""
+    """The xid in a message. Raises XidError if the message is not an xid."""
     return make_xid(message.format_id, message.gtrid, message.bqual)
 
 

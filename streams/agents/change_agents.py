@@ -92,7 +92,11 @@ class ChangeAgents:
         for run in self._ending.values():
             run.join(max(0.0, until - time.monotonic()))
             if not run.ended:
-                log.warning("agent %s, shard %d: left while it is being told", run.agent.name, run.shard)
+                log.warning(
+                    "agent %s, shard %d: given up while the agent is told its changes",
+                    run.agent.name,
+                    run.shard,
+                )
         return all(run.ended for run in self._ending.values())
 
     def runs(self) -> list[tuple[str, int, RunState, str]]:
@@ -219,6 +223,11 @@ class _AgentRun:
         pause_s = self._fenced_pause_s if fenced else AGAIN_S
         trace = error if isinstance(error, AgentError) else None
         log.warning(
-            "agent %s, shard %d: again in %g s: %s", self.agent.name, self.shard, pause_s, error, exc_info=trace
+            "agent %s, shard %d: told again in %g s: %s",
+            self.agent.name,
+            self.shard,
+            pause_s,
+            error,
+            exc_info=trace,
         )
         self.stop.wait(pause_s)

@@ -201,7 +201,9 @@ async def serve_app(app: JournalApp, stop: asyncio.Event, started: Callable[[], 
         ended = await asyncio.gather(starting, return_exceptions=True)
     error = app.host.failure or app.crash_reason or ended[0]
     if isinstance(error, KafkaError):
-        raise KafkaUnavailableError(f"no broker lets us in at {app.settings.bootstrap_servers}: {error!r}") from error
+        raise KafkaUnavailableError(
+            f"no broker accepts this client at {app.settings.bootstrap_servers}: {error!r}"
+        ) from error
     if isinstance(error, BaseException) and not isinstance(error, asyncio.CancelledError):
         raise error
 

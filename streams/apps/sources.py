@@ -113,8 +113,18 @@ def source_metrics(report: SourcesReport, now_ms: float) -> Iterator[tuple[str, 
     ]
     yield "source_refused_total", "counter", "Records, and requests without a reply, that were refused.", refused
     running = float(report.state == "running")
-    yield "sources_running", "gauge", "1 while sources are consumed.", [({"node": report.node}, running)]
+    yield (
+        "sources_running",
+        "gauge",
+        "1 while sources are consumed; 0 if the journal is full or Kafka does not answer.",
+        [({"node": report.node}, running)],
+    )
     yield "sources_unrouted_messages_total", "counter", "Messages that no queue took.", [({}, report.unrouted)]
-    yield "sources_duplicate_messages_total", "counter", "Messages that were duplicates.", [({}, report.duplicates)]
+    yield (
+        "sources_duplicate_messages_total",
+        "counter",
+        "Messages whose duplicate-detection id was seen.",
+        [({}, report.duplicates)],
+    )
     age_s = max(0.0, now_ms - report.timestamp) / 1000
     yield "sources_report_age_seconds", "gauge", "How long a node has reported no change.", [({}, age_s)]

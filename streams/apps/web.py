@@ -115,7 +115,7 @@ def add_routes(page: Page, view: GlobalView | None, watched: Watched) -> None:
     async def one_queue(web: View, request: Request, name: str) -> Response:
         limit = request.query.get("limit", "100")
         if not (limit.isascii() and limit.isdigit() and len(limit) <= LIMIT_DIGITS_MAX):
-            return web.json({"error": f"limit={limit} is no number of messages"}, status=400)
+            return web.json({"error": f"limit={limit} is not a number of messages"}, status=400)
         return web.json(await _in_thread(lambda: _queue_with_messages(view, name, int(limit))))
 
     @page("/transactions")

@@ -80,7 +80,7 @@ class WalConsumerThread(driver.AIOKafkaConsumerThread):
             await super().on_start()
         except KafkaError as error:
             servers = wal_app(self.app).group.bootstrap_servers
-            self._tell(KafkaUnavailableError(f"no broker lets us in at {servers}: {error!r}"))
+            self._tell(KafkaUnavailableError(f"no broker accepts this client at {servers}: {error!r}"))
             await self.wait_until_stopped()
 
     def _tell(self, error: Exception) -> None:

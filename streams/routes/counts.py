@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from journal.process.clocks import Clock
+from journal.routing.latency import Latency
 from journal.v1.journal_pb2 import RouteCounts, RoutesReport
 
 
@@ -50,8 +51,7 @@ class ShardCounts:
         self._routes = {name: _OneRoute() for name in routes}
         self._since = int(wall_ms())
         self._offset = -1
-        self._latency_ms = 0.0
-        self._latency_ms_max = 0.0
+        self._latency = Latency()
         self._stopped, self._stopped_at, self._stopped_since = "", -1, 0
         """The text, the WAL offset and the time of the stop by a route. Offset and time stay while the shard is stopped
         for another reason."""
@@ -72,8 +72,7 @@ class ShardCounts:
                 counts.dead_letters += dead_letter
                 counts.last_error, counts.last_error_at = detail, now_ms
             if done.oldest_ms:
-                self._latency_ms = max(0.0, now_ms - done.oldest_ms)
-                self._latency_ms_max = max(self._latency_ms_max, self._latency_ms)
+                self._latency.measure(done.oldest_ms, now_ms)
             self.changed = True
 
     def stands(self, stopped: str, offset: int) -> None:
@@ -95,8 +94,8 @@ class ShardCounts:
                 timestamp=now_ms,
                 offset=self._offset,
                 routes=[_row(name, route) for name, route in self._routes.items()],
-                latency_ms=self._latency_ms,
-                latency_ms_max=self._latency_ms_max,
+                latency_ms=self._latency.last_ms,
+                latency_ms_max=self._latency.highest_ms(now_ms),
                 stopped=self._stopped,
                 stopped_at=self._stopped_at if self._stopped else 0,
                 stopped_since=self._stopped_since if self._stopped else 0,

@@ -32,8 +32,9 @@ from streams.routes.replay_range import ReplayRange
 from streams.routes.targets import Sizes, Targets
 
 RECORDS_AT_ONCE = 1000
-"""The number of records in one Kafka transaction. The records of its last frame may exceed it, because a frame is not
-split."""
+BYTES_AT_ONCE = 4 * 1024 * 1024
+"""The number of records in one Kafka transaction, and their bytes. The records of its last frame may exceed both,
+because a frame is not split."""
 
 Progress = Callable[[str, int, int], None]
 """A function that is called with the step, the work done, and the whole work."""
@@ -71,6 +72,7 @@ class RouteReplay:
         again: int = 0,
         dry_run: bool = False,
         records_at_once: int = RECORDS_AT_ONCE,
+        bytes_at_once: int = BYTES_AT_ONCE,
         clock: Clock = time.monotonic,
         progress: Progress = lambda _step, _done, _total: None,
     ) -> None:
@@ -85,6 +87,7 @@ class RouteReplay:
         self._sized = sized
         self._dry_run = dry_run
         self._records_at_once = records_at_once
+        self._bytes_at_once = bytes_at_once
         self._clock = clock
         self._progress = progress
         self._timeout_s = settings.request_timeout_ms / 1000
@@ -184,7 +187,7 @@ class RouteReplay:
             replayed.refused[each.reason] += 1
             replayed.dead_letters += each.dead_letter
         sending.add(records, frame.offset + 1)
-        if len(sending.records) >= self._records_at_once:
+        if len(sending.records) >= self._records_at_once or sending.bytes >= self._bytes_at_once:
             self._send(sending, outgoing)
 
     # ---- sending ---------------------------------------------------------------------------------------------------
@@ -195,7 +198,7 @@ class RouteReplay:
 
     def _send(self, sending: _Sending, outgoing: ShardOutgoing) -> None:
         if self._dry_run:
-            sending.records.clear()
+            sending.clear()
         elif not sending.send():
             # a repeated request may still arrive, and would change the next transaction
             self._open(sending, outgoing)
@@ -237,6 +240,8 @@ class _Sending:
         self.done = 0
         """The WAL offset up to which all records are sent."""
         self.records: list[Sent] = []
+        self.bytes = 0
+        """The size of these records, without their headers."""
         self._name = name
         self._topic = topic
         self._timeout_s = timeout_s
@@ -255,7 +260,13 @@ class _Sending:
     def add(self, records: Sequence[Sent], next_offset: int) -> None:
         """Add the records of the frames before a WAL offset."""
         self.records += records
+        self.bytes += sum(len(record.key or b"") + len(record.value or b"") for record in records)
         self._next = next_offset
+
+    def clear(self) -> None:
+        """Drop the gathered records."""
+        self.records.clear()
+        self.bytes = 0
 
     def send(self) -> bool:
         """Commit the gathered records with their WAL offset; False if this producer must not be used again."""
@@ -274,7 +285,7 @@ class _Sending:
                 "it goes on where the last committed transaction ended"
             ) from error
         self.done = self._next
-        self.records.clear()
+        self.clear()
         return clean
 
     def close(self) -> None:

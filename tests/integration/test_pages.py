@@ -7,12 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.brokers import JVM_OPTIONS
 from tests.support.pages import ROOT, run_page
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 
-ENV = {"KAFKA_JOURNAL_SESSION_TIMEOUT_MS": "2000", "KAFKA_JOURNAL_NODE_SESSION_TIMEOUT_MS": "2000"}
-"""Sessions of processes that are killed end sooner than a user's, as the test waits for that."""
+ENV = {
+    "KAFKA_JOURNAL_SESSION_TIMEOUT_MS": "2000",
+    "KAFKA_JOURNAL_NODE_SESSION_TIMEOUT_MS": "2000",
+    "JAVA_TOOL_OPTIONS": " ".join(JVM_OPTIONS),
+}
+"""Sessions of processes that are killed end sooner than a user's, because the test waits for that. Each page starts a
+Kafka of its own, and one a Spark: they start with half of the work."""
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/FIRST-DAY.md", "docs/STORE.md", "docs/ROUTING.md"])

@@ -39,7 +39,7 @@ PARTITIONS = 3
 
 
 def no_text(size: int) -> bytes:
-    """Random bytes that are no UTF-8, and that no compression makes shorter."""
+    """Random bytes that are not UTF-8, and that no compression makes shorter."""
     return b"\xff" + os.urandom(size)
 
 

@@ -269,7 +269,7 @@ def test_a_topic_that_is_not_there_a_taken_port_and_agents_that_cannot_be_are_re
 
     unreachable = load_settings(None, bootstrap_servers="127.0.0.1:1", directory=tmp_path / "unreachable")
     with (
-        pytest.raises(KafkaUnavailableError, match=r"no broker lets us in at 127\.0\.0\.1:1"),
+        pytest.raises(KafkaUnavailableError, match=r"no broker accepts this client at 127\.0\.0\.1:1"),
         running(make_app(unreachable, web_port=free_port())),
     ):
         pass

@@ -104,7 +104,7 @@ def test_damaged_bytes_are_not_taken_for_a_message(message: Message, data: st.Da
         try:
             parsed = pb.Message.FromString(damaged)
         except DecodeError:
-            raise AssertionError(f"{damaged!r} is no message, and gave {found}") from None
+            raise AssertionError(f"{damaged!r} is not a message, and gave {found}") from None
         assert found == of_the_parsed(parsed), damaged
 
 

@@ -51,6 +51,12 @@ STALLED_S = 4.0
 TRIM_S = 30.0
 """So long after a trim has begun somebody may find nothing where it left off."""
 
+SKIPS = b"skip/"
+"""The keys of requests to skip records begin with this."""
+
+ASKED_AGAIN_S = 5.0
+"""An operator whose request to skip records was lost asks again after this long."""
+
 DAMAGE_S = 10.0
 """So long after another leader has what is damaged somebody may still be held up by it."""
 
@@ -281,14 +287,24 @@ class Hardships:
             self._history.lose(partition[0], f"{self._scheduler.now():.3f}: {lost} offsets of {partition} are gone")
 
     def lost_control(self) -> None:
-        """The epoch counter goes back by an activation or more. Often nobody has applied yet what was written last."""
+        """The epoch counter goes back by an activation or more. Often nobody has applied yet what was written last.
+
+        Requests to skip records may go with it: `status` shows their shard stopped, and its operator asks again."""
         epochs = [e.offset for e in self._log(CONTROL).entries if e.key == EPOCH_KEY and e.state == COMMITTED]
         before = self._cast.active()
         if self._chance.random() < 0.5:
             for member in self._cast.group.alive():
                 self._scheduler.freeze(member.process, self._chance.choice((0.5, 2.0)))
             self._cast.pass_time(0.2)
-        self._lose(CONTROL, epochs[-min(len(epochs), self._chance.choice((1, 1, 2, 3)))])
+        end = epochs[-min(len(epochs), self._chance.choice((1, 1, 2, 3)))]
+        gone = [(e.key, e.value) for e in self._log(CONTROL).entries if e.offset >= end and e.state == COMMITTED]
+        skips = [(key, value) for key, value in gone if key is not None and key.startswith(SKIPS)]
+        self._lose(CONTROL, end)
+
+        def ask_again() -> None:
+            self._broker.write(*CONTROL, skips)
+
+        self._scheduler.call_at(self._scheduler.now() + ASKED_AGAIN_S, ask_again)
         if before is not None and self._chance.random() < 0.7:
             self._scheduler.kill(before.process)
         self._cast.start_node(self._cast.free_name())

@@ -1,6 +1,7 @@
 """Mutations of how the product takes what Kafka does at its worst.
 
-Transactions are refused, coordinators move, ids are forgotten, tails are lost, batches are damaged, logs are trimmed.
+Transactions are refused, coordinators move, ids are forgotten, tails are lost, batches are damaged, logs are trimmed,
+and what is large takes too long.
 """
 
 from __future__ import annotations
@@ -16,10 +17,14 @@ import journal.wal.writer
 from journal.activate.claiming import Claiming
 from journal.errors import AbortableProducerError, CorruptionError, DeadlineError
 from journal.upkeep.trim import Trimming
+from journal.v1.journal_pb2 import Passed
 from journal.wal.fencing import Standing
+from journal.wal.read_back import BackReader
 from journal.wal.writer import Writer
 from streams.routes.counts import Checkpointed
-from streams.worker.shard_checkpoint import CheckpointSender, Committed
+from streams.worker.shard import ShardWorker
+from streams.worker.shard_checkpoint import CheckpointSender, CheckpointSize, Committed
+from streams.worker.shard_frames import ShardFrames
 from streams.worker.shard_standing import ShardStanding
 from tests.simulation.mutations import Patch, mutation
 
@@ -152,3 +157,54 @@ def trim_goes_beyond_the_tables() -> list[Patch]:
         delete(self, [further(each) for each in plan])
 
     return [(Trimming, "delete", deleting)]
+
+
+@mutation
+def trimmed_frames_were_never_there() -> list[Patch]:
+    """A node that looks for its frames takes what a trim has left for all that there was."""
+    read = BackReader._read_shard
+
+    def reading(self: Any, reader: Any, shard: int, known: int, end: int, there: Any) -> None:
+        start = reader.bounds(shard, self._timing.request_s)[0]
+        read(self, reader, shard, max(known, start), end, there)
+
+    return [(BackReader, "_read_shard", reading)]
+
+
+@mutation
+def any_passed_marker_is_the_next() -> list[Patch]:
+    """A node takes the newest marker that a trim has deleted for that of the epoch behind its own."""
+    passed = BackReader._passed
+
+    def newest(self: Any, shard: int) -> list[Passed]:
+        return [Passed(epoch=self._claim.epoch + 1, number=each.number) for each in passed(self, shard)[-1:]]
+
+    return [(BackReader, "_passed", newest)]
+
+
+# ---- what is large -----------------------------------------------------------------------------------------------
+
+
+@mutation
+def a_failed_checkpoint_stays_as_large() -> list[Patch]:
+    """A worker without routes makes the next checkpoint as large as the one that failed."""
+    take_less = ShardWorker._take_less
+
+    def taking(self: Any, error: Any, rows: int) -> None:
+        if self._outgoing is not None:
+            take_less(self, error, rows)
+
+    return [(ShardWorker, "_take_less", taking)]
+
+
+@mutation
+def a_recovery_forgets_what_was_too_large() -> list[Patch]:
+    """A recovered shard without agents and routes makes checkpoints as large as ever."""
+    begin = ShardFrames.begin
+
+    def beginning(self: Any, fold: Any) -> None:
+        begin(self, fold)
+        if not self.tells:
+            self.size = CheckpointSize(self._config.checkpoint_bytes_max)
+
+    return [(ShardFrames, "begin", beginning)]

@@ -1,4 +1,4 @@
-"""The names, links, commands and defaults that the documents state are those of the tree."""
+"""The names, links and commands that the documents state are those of the tree."""
 
 from __future__ import annotations
 
@@ -9,13 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic_settings import BaseSettings
 
 from journal.cli.main import COMMANDS, load_command
-from journal.config import Settings
-from journal.store.settings import StoreSettings
-from journal.topics.required_topics import RequiredSetting, required_topics
-from tests.unit.test_layers import LAYERS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -230,64 +225,6 @@ def section_of(path: Path, heading: str) -> str:
     return path.read_text(encoding="utf-8").partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
 
 
-def rows_of_defaults(path: Path, heading: str) -> dict[str, str]:
-    """Settings and their defaults, as a page's table has them; a row may have several of both."""
-    found: dict[str, str] = {}
-    for names, defaults in re.findall(r"^\| (`[^|]+) \| ([^|]*) \|", section_of(path, heading), flags=re.MULTILINE):
-        listed = re.findall(r"`([\w.*]+)`", names)
-        values = defaults.split(", ")
-        if len(values) < len(listed):
-            values = values * len(listed)
-        found |= dict(zip(listed, (value.strip("`") for value in values), strict=False))
-    return found
-
-
-UNITS = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "days": 86_400_000, "minutes": 60_000}
-
-
-def is_default(said: str, default: object) -> bool:
-    if isinstance(default, bool) or default in (None, ""):
-        return said in {"none", "false"}
-    number = re.match(r"([\d,.]+) ?(\w*)", said)
-    if number is None or isinstance(default, str):
-        return said == str(default)
-    return float(number[1].replace(",", "")) * UNITS[number[2]] == default
-
-
-COMPUTED = {"node", "directory", "limits", "store", "routing", "min_insync", "client_properties"}
-"""Settings whose default is computed, or that have parts."""
-
-
-@pytest.mark.parametrize(
-    ("name", "heading", "model"),
-    [("OPERATIONS.md", "Configure", Settings), ("STORE.md", "Settings", StoreSettings)],
-)
-def test_each_setting_is_documented_with_its_default(name: str, heading: str, model: type[BaseSettings]) -> None:
-    said = rows_of_defaults(ROOT / "docs" / name, heading)
-    fields = {key: field.default for key, field in model.model_fields.items() if key not in COMPUTED}
-    assert sorted(set(fields) - set(said)) == []
-    assert [key for key, default in fields.items() if not is_default(said[key], default)] == []
-    assert [key for key in said if "." not in key and key not in model.model_fields] == []
-
-
-def rows_of_required_topics() -> list[str]:
-    """A row for each setting of the journal's topics; those that differ in nothing share one."""
-    shared: dict[tuple[str, RequiredSetting], list[str]] = {}
-    for topic in required_topics(Settings(), Settings().shards):
-        for key, setting in topic.settings.items():
-            shared.setdefault((key, setting), []).append(topic.name.rpartition(".")[2])
-    return [
-        f"| `{key}` | {', '.join(topics)} | {setting.bound.value} `{setting.value}` "
-        f"| {f'`{setting.source}`' if setting.source else ''} | {setting.why} |"
-        for (key, setting), topics in shared.items()
-    ]
-
-
-def test_the_table_of_topic_settings_is_the_list_that_init_makes_topics_by() -> None:
-    section = section_of(ROOT / "docs" / "OPERATIONS.md", "Topics that somebody else makes")
-    assert re.findall(r"^\| `.*$", section, flags=re.MULTILINE) == rows_of_required_topics()
-
-
 def test_the_table_of_steps_names_files_of_its_folders() -> None:
     section = section_of(ROOT / "docs" / "ARCHITECTURE.md", "The flow")
     rows = re.findall(r"^\| [^|`]+ \| (`[^|]+) \| ([^|]+) \| [^|]+ \|$", section, flags=re.MULTILINE)
@@ -299,13 +236,6 @@ def test_the_table_of_steps_names_files_of_its_folders() -> None:
         missing += [name for name in names if not any((place / name).exists() for place in places)]
     assert len(rows) > 20
     assert missing == []
-
-
-def test_the_table_of_folders_is_the_order_of_imports() -> None:
-    section = section_of(ROOT / "docs" / "ARCHITECTURE.md", "The flow").partition("| what | folders |")[2]
-    rows = re.findall(r"^\| [^|]+ \| (`[^|]+) \|$", section, flags=re.MULTILINE)
-    said = [{room.removesuffix(".py").replace("/", ".") for room in re.findall(r"`([^`]+)`", row)} for row in rows]
-    assert said == [set(rooms) for rooms in reversed(LAYERS)]
 
 
 def has_section(name: str, title: str) -> bool:

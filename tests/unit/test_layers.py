@@ -1,4 +1,4 @@
-"""Imports go one way: down the table of folders below. What a folder is for, the table says by its place."""
+"""Imports go one way: from the last row of the table of folders below to the first."""
 
 from __future__ import annotations
 

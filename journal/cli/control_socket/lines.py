@@ -76,9 +76,9 @@ class JsonConnection:
         try:
             value = json.loads(line)
         except ValueError as error:
-            raise InvalidOperationError(f"a line is no JSON: {error}") from None
+            raise InvalidOperationError(f"a line is not JSON: {error}") from None
         if not isinstance(value, dict):
-            raise InvalidOperationError("a line is no JSON object")
+            raise InvalidOperationError("a line is not a JSON object")
         return value
 
     def _line(self, wait_s: float) -> bytes | None:
@@ -101,12 +101,12 @@ class JsonConnection:
     def _read_some(self, until: float) -> bytes:
         left = until - time.monotonic()
         if left <= 0:
-            raise DeadlineError("the other side of the control socket says nothing")
+            raise DeadlineError("the other side of the control socket sends nothing")
         self._socket.settimeout(left)
         try:
             return self._socket.recv(_READ_BYTES)
         except TimeoutError:
-            raise DeadlineError("the other side of the control socket says nothing") from None
+            raise DeadlineError("the other side of the control socket sends nothing") from None
 
     def write(self, value: Mapping[str, Any]) -> None:
         """Write a line. Raises DeadlineError if the other side does not read it in time, OSError if it is gone."""
@@ -114,7 +114,7 @@ class JsonConnection:
         try:
             self._socket.sendall(encode_line(value))
         except TimeoutError:
-            raise DeadlineError("the other side of the control socket takes nothing") from None
+            raise DeadlineError("the other side of the control socket does not read") from None
 
     def shut_reading(self) -> None:
         """Read nothing more. A thread that reads wakes up, and accepted requests can still be answered."""

@@ -26,7 +26,7 @@ class Params:
 
     def __init__(self, given: object) -> None:
         if not isinstance(given, dict):
-            raise InvalidOperationError("params are no object")
+            raise InvalidOperationError("params is not an object")
         self._given = given
 
     def _of(self, name: str, kind: type[_T]) -> _T:
@@ -51,7 +51,7 @@ class Params:
     def texts(self, name: str) -> list[str]:
         values = self._of(name, list)
         if not all(isinstance(value, str) for value in values):
-            raise InvalidOperationError(f"parameter {name} is no list of texts")
+            raise InvalidOperationError(f"parameter {name} is not a list of texts")
         return values
 
     def order(self) -> SendOrder:
@@ -59,7 +59,7 @@ class Params:
         try:
             body = base64.b64decode(self.text("body"), validate=True)
         except binascii.Error as error:
-            raise InvalidOperationError(f"parameter body is no base64: {error}") from None
+            raise InvalidOperationError(f"parameter body is not base64: {error}") from None
         headers, properties = parse_values(self.texts("properties"), "parameter properties")
         message = Message(
             self.text("address"),

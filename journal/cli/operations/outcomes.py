@@ -88,7 +88,7 @@ def forgettable(lines: Sequence[Json], named: str, journal: str) -> Json:
     if line["decision"] == decision_word(COMMITTED):
         raise XidError(
             f"xid {xid} has still to commit, as its transaction is committed: without this outcome a recovery rolls it "
-            "back. Have its coordinator recover",
+            "back. Run its coordinator's recovery",
             code=XaCode.PROTO,
         )
     of = line["xid"]
@@ -96,7 +96,7 @@ def forgettable(lines: Sequence[Json], named: str, journal: str) -> Json:
     if stores and line["decision"] == decision_word(HEURISTIC_COMMIT):
         raise XidError(
             f"the other branches of xid {xid} have still to commit: without this outcome a recovery rolls them back. "
-            "Have its coordinator recover, which forgets it",
+            "Run its coordinator's recovery, which forgets it",
             code=XaCode.PROTO,
         )
     return line

@@ -86,7 +86,7 @@ def live_message(settings: Settings, message_id: int, node: str | None) -> Itera
         if record is None:
             raise missing_message(message_id, settings.journal)
         if record.kind != MESSAGE:
-            raise InvalidOperationError(f"record {message_id} is no message: kafka-journal explain {message_id}")
+            raise InvalidOperationError(f"record {message_id} is not a message: kafka-journal explain {message_id}")
 
         def body(chunks: Sequence[int]) -> bytes | None:
             parts = [_record(state.base, chunk) for chunk in chunks]

@@ -89,7 +89,7 @@ def _number(text: str, digits: str, suffix: str, at: int) -> int | float:
     if not approximate:
         return _integer(text, digits, 8 if len(digits) > 1 and digits[0] == "0" else 10, at)
     if suffix and suffix in "lL":
-        raise SelectorError(text, at, "a number with a point or exponent is no integer: L is for those")
+        raise SelectorError(text, at, "a number with a point or exponent is not an integer: L is for those")
     return float(digits)
 
 

@@ -27,6 +27,7 @@ from journal.store.bodies.chunks import BodyStream
 from journal.store.chain.core import LAG_TIMEOUT_S_DEFAULT, ChainCore
 from journal.store.chain.lockstep import chained_id
 from journal.store.chain.ports import ChainedStore
+from journal.store.chain.releasing import release_holder
 from journal.store.chain.streams import ChainStreams
 from journal.store.chain.transactions import ChainTransactions
 from journal.store.model import Delivery, Message, QueueConfig, ReferenceInfo, ReferenceState
@@ -78,13 +79,17 @@ class MessageStoreChain:
         return self._core.same(tx, lambda store, its_tx: store.create_address(name, duplicate_window, its_tx))
 
     def destroy_address(self, name: str, tx: int = 0) -> Pending:
-        return self._core.same(tx, lambda store, its_tx: store.destroy_address(name, its_tx))
+        pending = self._core.same(tx, lambda store, its_tx: store.destroy_address(name, its_tx, discard=False))
+        self._core.discard_leaving()
+        return pending
 
     def create_queue(self, config: QueueConfig, tx: int = 0) -> Pending:
         return self._core.same(tx, lambda store, its_tx: store.create_queue(config, its_tx))
 
     def destroy_queue(self, name: str, tx: int = 0) -> Pending:
-        return self._core.same(tx, lambda store, its_tx: store.destroy_queue(name, its_tx))
+        pending = self._core.same(tx, lambda store, its_tx: store.destroy_queue(name, its_tx, discard=False))
+        self._core.discard_leaving()
+        return pending
 
     def bind(self, queue: str, key: str = "", filter: str = "", tx: int = 0) -> Pending:
         with self._core.lock:
@@ -226,7 +231,9 @@ class MessageStoreChain:
             return Pending(first.id, joined.completion)
 
     def release_holder(self, name: str, *, counts: bool = True) -> Pending:
-        return self._core.same(0, lambda store, _: store.release_holder(name, counts=counts))
+        """Release in steps, so that others use the chain between them: each step of the first store is followed by the
+        same one of the others."""
+        return release_holder(self._core, name, counts=counts)
 
     def reattach(self, holder: str) -> list[tuple[int, str]]:
         """The messages that `holder` has according to the first store."""

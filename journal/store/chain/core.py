@@ -71,6 +71,12 @@ class ChainCore:
             self.note_declaring(tx)
             return Pending(first.id, joined.completion)
 
+    def discard_leaving(self) -> None:
+        """Have all stores discard the messages of destroyed queues and addresses. The caller does not hold the lock,
+        because that takes long, and no other operation finds these messages."""
+        for place in range(len(self.stores)):
+            self.steps.ask_other(place, lambda store: store.discard_leaving())
+
     def all(self, call: Callable[[ChainedStore], Completion]) -> Completion:
         """Do one operation in all stores; the result is done when the completions of all stores are."""
         with self.lock:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from journal.append.operations import PlainOperation
 from journal.errors import FullError, JournalError, TransactionUnknownError
@@ -42,10 +43,11 @@ class ChainTransactions:
 
     def commit(self, tx: int, *, then: Sequence[PlainOperation] = ()) -> Pending:
         with self._core.lock:
-            first = self._core.steps.ask_first(lambda store: store.commit(tx, then=then))
-            joined = self._core.steps.join(first, lambda store: self._settle(tx, store.commit))
+            first = self._core.steps.ask_first(lambda store: store.commit(tx, then=then, discard=False))
+            joined = self._core.steps.join(first, lambda store: self._settle(tx, partial(store.commit, discard=False)))
             self._core.settled(tx, joined)
-            return Pending(tx, joined.completion)
+        self._core.discard_leaving()
+        return Pending(tx, joined.completion)
 
     def rollback(self, tx: int) -> Pending:
         with self._core.lock:

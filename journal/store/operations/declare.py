@@ -73,7 +73,7 @@ class DeclareOperations:
                 core.windows[record_id] = DuplicateWindow(record_id, duplicate_window)
             return Pending(record_id, completion)
 
-    def destroy_address(self, name: str, tx: int = 0) -> Pending:
+    def destroy_address(self, name: str, tx: int = 0, *, discard: bool = True) -> Pending:
         core = self._core
         with core.lock:
             state = core.enter()
@@ -97,7 +97,8 @@ class DeclareOperations:
                 return Pending(entry.record_id, completion)
             core.windows.pop(entry.record_id, None)
             self._discard.leaving.append(self._discard.unrouted.parts(entry.record_id))
-        self._discard.discard_leaving()
+        if discard:
+            self._discard.discard_leaving()
         return Pending(entry.record_id, completion)
 
     # ---- queues ----------------------------------------------------------------------------------------------------
@@ -136,7 +137,7 @@ class DeclareOperations:
         self._declare(txn, QueueDeclared(True, record_id, config))
         return pending
 
-    def destroy_queue(self, name: str, tx: int = 0) -> Pending:
+    def destroy_queue(self, name: str, tx: int = 0, *, discard: bool = True) -> Pending:
         core = self._core
         with core.lock:
             state = core.enter()
@@ -161,7 +162,8 @@ class DeclareOperations:
             else:
                 state.unlist_queue(entry)
                 self._declare(txn, QueueDeclared(False, record_id, entry.config, bindings))
-        self._discard.discard_leaving()
+        if discard:
+            self._discard.discard_leaving()
         return pending
 
     # ---- bindings --------------------------------------------------------------------------------------------------

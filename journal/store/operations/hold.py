@@ -3,20 +3,70 @@ load."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 
+from journal.append.completion import Completion
 from journal.append.operations import PlainOperation
 from journal.errors import FullError, MessageMissingError, QueueMissingError
 from journal.store.model import ReferenceState
 from journal.store.operations.core import StoreCore
-from journal.store.pending import Pending
+from journal.store.pending import COMPLETED, Pending
 from journal.store.records import encode_reference
 from journal.v1.journal_pb2 import UPDATE
 from journal.v1.store_pb2 import REFERENCE, Reference
 
 _TOLD_AT_ONCE = 200
 """The largest number of a holder's messages that are listed while the lock is held once."""
+
+
+class Releasing:
+    """The release of all that a holder held when it began, in steps; between them other callers may take the lock."""
+
+    def __init__(
+        self,
+        core: StoreCore,
+        holder: str,
+        rows: Sequence[int],
+        release: Callable[[list[tuple[int, int]]], Completion | None],
+        rows_at_once: int,
+        counts: bool,
+    ) -> None:
+        """`release` releases (message, queue) pairs in one group."""
+        self.completion = COMPLETED
+        """The completion of the last group."""
+        self._core = core
+        self._holder = holder
+        self._left = dict.fromkeys(rows)
+        self._release = release
+        self._rows_at_once = rows_at_once
+        self._counts = counts
+
+    def step(self) -> list[tuple[int, str]] | None:
+        """Release some messages; returns them, each with its queue, or None if none are left."""
+        rows = [*islice(self._left, self._rows_at_once)]
+        return self._let_go(rows) if rows else None
+
+    def follow(self, released: Sequence[tuple[int, str]]) -> None:
+        """Release the messages that a step of another store has released, as far as the holder has held them here too
+        since the beginning."""
+        for start in range(0, len(released), self._rows_at_once):
+            some = released[start : start + self._rows_at_once]
+            with self._core.lock:
+                state = self._core.enter()
+                rows = [state.row_of(message, queue) for message, queue in some]
+                self._let_go([row for row in rows if row is not None and row in self._left])
+
+    def _let_go(self, rows: Sequence[int]) -> list[tuple[int, str]]:
+        with self._core.lock:
+            state = self._core.enter()
+            held = state.let_go(self._holder, rows, counts=self._counts)
+            self.completion = self._release(held) or self.completion
+            for row in rows:
+                del self._left[row]
+            return [(message, state.queue_of(queue).config.name) for message, queue in held]
 
 
 class HoldOperations:
@@ -29,20 +79,20 @@ class HoldOperations:
         holder let go."""
 
     def release_holder(self, name: str, *, counts: bool = True) -> Pending:
+        releasing = self.releasing(name, counts=counts)
+        while releasing.step() is not None:
+            pass
+        return Pending(0, releasing.completion)
+
+    def releasing(self, name: str, *, counts: bool = True) -> Releasing:
         core = self._core
-        pending = Pending(0)
         with core.lock:
             rows = core.enter().rows_of(name)
             # this is set at once, because a transaction may settle before the last group
             core.absent.pop(name, None)
             for txn in core.transactions.unsettled():
                 txn.unclaimed.update(dict.fromkeys(txn.acquired_for(name), counts))
-        batch = self._released_at_once
-        for start in range(0, len(rows), batch):
-            with core.lock:
-                held = core.enter().let_go(name, rows[start : start + batch], counts=counts)
-                pending = self._release_all(held, counts=counts) or pending
-        return pending
+        return Releasing(core, name, rows, partial(self._release_all, counts=counts), self._released_at_once, counts)
 
     def reattach(self, holder: str) -> list[tuple[int, str]]:
         core = self._core
@@ -71,7 +121,7 @@ class HoldOperations:
         settings = self._core.settings
         return settings.operations_at_once(settings.release_operations_max, self._core.journal.limits)
 
-    def _release_all(self, held: list[tuple[int, int]], *, counts: bool, wait: bool = True) -> Pending | None:
+    def _release_all(self, held: list[tuple[int, int]], *, counts: bool, wait: bool = True) -> Completion | None:
         """Release references in one group; None if none of them is durable."""
         core, state = self._core, self._core.state
         operations: list[PlainOperation] = []
@@ -81,12 +131,10 @@ class HoldOperations:
                 info = core.reference(message_id, queue)
                 data = encode_reference(Reference.RELEASED, "", info.deliveries + counts, info.due)
                 operations.append((UPDATE, message_id, REFERENCE, data, True, queue_id))
-        pending = None
-        if operations:
-            pending = Pending(0, core.journal.append_all(operations, wait=wait))
+        completion = core.journal.append_all(operations, wait=wait) if operations else None
         for message_id, queue_id in held:
             state.release(message_id, queue_id, counts=counts)
-        return pending
+        return completion
 
     # ---- references unlocked by transactions -------------------------------------------------------------------------
 

@@ -76,7 +76,7 @@ class TransactionOperations:
             txn.data = data
             return Prepared(tx, completion, self._not_durable(txn))
 
-    def commit(self, tx: int, *, then: Sequence[PlainOperation] = ()) -> Pending:
+    def commit(self, tx: int, *, then: Sequence[PlainOperation] = (), discard: bool = True) -> Pending:
         core = self._core
         with core.lock:
             core.enter()
@@ -92,7 +92,8 @@ class TransactionOperations:
             self._commit_added(txn, completion)
             self._commit_declared(txn)
             core.effects.when_durable(completion, self._is_settled, txn, None)
-        self._discard.discard_leaving()
+        if discard:
+            self._discard.discard_leaving()
         return Pending(tx, completion)
 
     def _commit_with_deletes(self, txn: StoreTransaction, then: Sequence[PlainOperation]) -> Completion:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
+from journal.errors import MessageMissingError, QueueMissingError
 from journal.store.queues.following import QueueFollowing
 from journal.store.queues.references import HELD, LOCKED, STATE
 
@@ -21,6 +22,13 @@ class QueueHolders(QueueFollowing):
         """The rows of all references that a holder holds. The caller gives them to `let_go`, all at once or in
         parts."""
         return self._tables.holds.rows(holder)
+
+    def row_of(self, message_id: int, queue: str) -> int | None:
+        """The row of a message in a queue; None if it is not there."""
+        try:
+            return self._present(message_id, self.queue(queue).record_id)[1]
+        except (QueueMissingError, MessageMissingError):
+            return None
 
     def let_go(self, holder: str, rows: Iterable[int], *, counts: bool) -> list[tuple[int, int]]:
         """The (message, queue) pairs of these rows that the holder still holds; the caller releases them. Locked

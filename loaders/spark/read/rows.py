@@ -145,7 +145,7 @@ def moment(ms: Column) -> Column:
 
 
 def _xid(of: Column) -> Column:
-    """The xid that a PREPARE carried; null if its data is no xid, because somebody prepared without XA."""
+    """The xid that a PREPARE carried; null if its data is not an xid, because somebody prepared without XA."""
     told = F.struct(
         F.coalesce(of["format_id"], F.lit(0)).alias("format_id"),
         of["gtrid"].alias("gtrid"),

@@ -64,7 +64,7 @@ def test_an_address_that_is_none_is_refused_at_once_with_exit_code_2(address: st
     ended = CliRunner().invoke(app, ["status", "-b", address])
     assert ended.exit_code == 2
     assert "bootstrap_servers" in ended.stderr
-    assert "is no address: expected host:port" in " ".join(ended.stderr.split())
+    assert "is not an address: expected host:port" in " ".join(ended.stderr.split())
 
 
 @pytest.mark.parametrize("command", [["status"], ["send", "a", "b"]])

@@ -86,7 +86,7 @@ def test_offsets_whose_commit_never_returns_are_a_fatal_error_in_time(
 ) -> None:
     handles.commit_offsets = lambda: void(answer.wait())
     producer = a_producer()
-    with pytest.raises(FatalProducerError, match="id: commit offsets: no end") as met:
+    with pytest.raises(FatalProducerError, match="id: commit offsets: the call has not ended") as met:
         producer.send_offsets(CONSUMED, SHORT_S)
     assert not met.value.fenced
     with pytest.raises(ClosedError):

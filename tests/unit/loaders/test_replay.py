@@ -217,7 +217,7 @@ def test_remapped_ids_keep_their_virtual_shard_and_are_the_same_in_every_run_and
 
 
 def test_ids_are_not_remapped_in_what_is_no_message_store(directory: Path) -> None:
-    with pytest.raises(RowError, match="no message store"):
+    with pytest.raises(RowError, match="not a message store"):
         replayed(directory, [add(4, 1, b"\xff\xff", kind=RecordKind.MESSAGE)], source(remapped=True))
 
 

@@ -17,7 +17,7 @@ def test_addresses_are_hosts_and_ports_separated_by_commas() -> None:
 
 @pytest.mark.parametrize("text", ["", "localhost", "a:1,", ",a:1", "a:1,,b:2", "a:1, b:2", "a b:1", ":1", "a:", "a:0"])
 def test_what_is_no_address_is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is no address: expected host:port\[,host:port\], such as"):
+    with pytest.raises(ValueError, match=r"is not an address: expected host:port\[,host:port\], such as"):
         parse_addresses(text)
 
 

@@ -127,7 +127,7 @@ def test_a_route_leaves_out_what_was_moved_and_nobody_pretends_to_be() -> None:
 
 
 def test_an_address_that_is_no_text_is_damage() -> None:
-    with pytest.raises(RowError, match="no text"):
+    with pytest.raises(RowError, match="not text"):
         router(route()).route(1, stored("a").replace(b"\x01a", b"\x01\xff"))
 
 

@@ -94,7 +94,7 @@ def test_a_selector_is_true_false_or_unknown_for_a_message(text: str, value: boo
         ("a = 09", 4, "octal"),
         ("a = 9223372036854775808", 4, "64 bits"),
         ("a = 1x", 5, "does not go on"),
-        ("1.5L = a", 0, "no integer"),
+        ("1.5L = a", 0, "not an integer"),
         ("a = 1 AND 5", 10, "expected a condition"),
         ("'x'", 0, "expected a condition"),
         ("-TRUE = a", 1, "sign"),

@@ -158,4 +158,4 @@ def test_a_filter_that_is_none_ends_its_own_queue_alone(
     assert (scene.bodies("bad"), scene.bodies("good"), scene.bodies("alone")) == ([], [b"1", b"2"], [])
     assert [scene.source(name)["refused"] for name in "so"] == [{}, {}]
     for name in ("bad", "alone"):
-        assert sum(f"queue {name} is no selector" in record.getMessage() for record in caplog.records) == 1
+        assert sum(f"queue {name} is not a selector" in record.getMessage() for record in caplog.records) == 1

@@ -47,6 +47,25 @@ def test_a_batch_of_more_operations_than_the_journal_takes_is_taken_in_by_parts(
     assert max(after["t", 0] - before["t", 0] for before, after in consecutive(scene)) == 10
 
 
+def test_a_batch_that_fails_without_a_reason_is_tried_smaller_until_one_is_taken(scene: SourcesScene) -> None:
+    """A quota, or a slow cluster, takes no large batch in the time of a request."""
+    scene.declare(*fan(1))
+    scene.broker.produce("t", *numbers(50))
+    failed: list[int] = []
+
+    def slow(offsets: Mapping[tuple[str, int], int], beside: object) -> str:
+        size = offsets["t", 0] - scene.broker.committed.get(("t", 0), 0)
+        failed.extend([size] if size > 8 else [])
+        return "it takes too long" if size > 8 else ""
+
+    scene.broker.refuses = slow
+    with scene.taking(IN):
+        scene.wait_committed("t", 50)
+    assert scene.bodies("q0") == numbers(50)
+    assert failed[0] == 50
+    assert len(failed) < 5
+
+
 def test_a_body_is_taken_as_large_as_a_group_and_a_larger_one_names_the_setting(tmp_path: Path) -> None:
     mib = 1024 * 1024
     scene = SourcesScene(tmp_path, limits=Limits(queue_bytes_max=2 * mib, transaction_buffer_bytes_max=mib))

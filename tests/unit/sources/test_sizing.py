@@ -14,6 +14,15 @@ def test_a_batch_that_was_too_much_is_halved_down_to_one_record() -> None:
     assert sizes == [5, 2, 1, 1, 1]
 
 
+def test_a_batch_that_failed_makes_the_next_ones_a_fourth_of_it_and_one_record_is_not_divided() -> None:
+    sizing = Sizing(100)
+    sizes = []
+    for count in (64, 1, 16, 100):
+        sizing.failed(count)
+        sizes.append((sizing.records_max, sizing.letters_max))
+    assert sizes == [(16, 16), (16, 16), (4, 4), (1, 1)]
+
+
 def test_batches_that_landed_make_the_next_ones_larger_up_to_where_they_were() -> None:
     sizing = Sizing(100)
     sizing.halve(64)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from journal.sources.status import PEAK_MS, SourcesStatus, SourceStatus
+from journal.routing.latency import PEAK_MS
+from journal.sources.status import SourcesStatus, SourceStatus
 
 
 def test_latency_is_from_the_oldest_record_of_the_last_batch_to_its_commit_and_the_most_is_kept() -> None:

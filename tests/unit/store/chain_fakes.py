@@ -21,10 +21,20 @@ from journal.store.transactions import NotDurable
 
 MESSAGE = Message("orders", b"one")
 
+UNSAID = frozenset({"id", "discard"})
+
 READING = frozenset(
     {"addresses", "bindings", "body_stream", "browse", "describe", "expired", "explain", "holders", "in_doubt"}
     | {"message", "next_due", "queue", "queues", "transaction", "transactions"}
 )
+
+
+class NothingHeld:
+    """The release of a holder that holds nothing."""
+
+    completion = completed()
+
+    def step(self) -> None: ...
 
 
 class StoreFake:
@@ -66,7 +76,10 @@ class StoreFake:
             bound = signature.bind(self, *positional, **named)
             bound.apply_defaults()
             _, *given = bound.arguments.items()
-            call = [name, *(tuple(each) if isinstance(each, list) else each for key, each in given if key != "id")]
+            call = [
+                name,
+                *(tuple(each) if isinstance(each, list) else each for key, each in given if key not in UNSAID),
+            ]
             if name in READING:
                 self.calls.append(tuple(call))
                 return tuple(call)
@@ -97,6 +110,10 @@ class StoreFake:
     def take(self, queue: str, holder: str) -> Delivery | None:
         self._do("take", queue, holder)
         return self.deliveries_to_come.pop(0) if self.deliveries_to_come else None
+
+    def releasing(self, name: str, *, counts: bool = True) -> NothingHeld:
+        self._do("releasing", name, counts)
+        return NothingHeld()
 
     def reattach(self, holder: str) -> list[tuple[int, str]]:
         self._do("reattach", holder)
@@ -153,7 +170,9 @@ class StoreFake:
     def prepare(self, tx: int, data: bytes = b"") -> Prepared:
         return Prepared(tx, self._do("prepare", tx, data).completion, self.not_durable)
 
-    def commit(self, tx: int, *, then: Sequence[PlainOperation] = ()) -> Pending:
+    def discard_leaving(self) -> None: ...
+
+    def commit(self, tx: int, *, then: Sequence[PlainOperation] = (), discard: bool = True) -> Pending:
         return self._do("commit", tx, *([tuple(then)] if then else []))
 
     def tick(self) -> int:

@@ -453,6 +453,37 @@ def test_what_a_store_that_began_earlier_has_given_back_already_its_holder_may_r
     assert chain.error is None
 
 
+def test_what_a_holder_takes_again_between_two_steps_of_its_release_it_keeps_in_both_stores(
+    nodes: list[StoreNode],
+) -> None:
+    chain = declared_chain_of(nodes)
+    sent = chain.send_all([Message("orders") for _ in range(120)], [QUEUE.name]).wait(10)
+    for _ in sent:
+        chain.take(QUEUE.name, "h")
+    first, second = (node.store.releasing("h") for node in nodes)
+    again: list[int] = []
+    while (released := first.step()) is not None:
+        second.follow([(chained_id(message), queue) for message, queue in released])
+        delivery = chain.take(QUEUE.name, "h")
+        assert delivery is not None
+        again.append(delivery.message)
+    while second.step() is not None:
+        pass
+    for node in nodes:
+        assert [info.deliveries for info in node.store.browse(QUEUE.name)] == [1] * len(sent)
+        assert sum(info.holder == "h" for info in node.store.browse(QUEUE.name)) == len(again) == 3
+    chain.acknowledge_all(again, QUEUE.name, "h").wait(10)
+    assert chain.error is None
+
+
+def test_what_only_another_store_holds_is_released_there_too(nodes: list[StoreNode]) -> None:
+    chain = declared_chain_of(nodes)
+    sent = chain.send(Message("orders"), [QUEUE.name]).wait(10)
+    nodes[1].store.acquire(chained_id(sent), QUEUE.name, "h").wait(10)
+    chain.release_holder("h").wait(10)
+    assert [node.store.holders() for node in nodes] == [[], []]
+
+
 def test_a_prepare_says_what_is_not_durable_in_the_chains_ids(nodes: list[StoreNode]) -> None:
     chain = declared_chain_of(nodes)
     tx = chain.begin()

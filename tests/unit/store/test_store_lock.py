@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 
 from journal.errors import MessageMissingError
+from journal.store.chain.chain import MessageStoreChain
 from journal.store.model import Message, QueueConfig
 from journal.store.settings import StoreSettings
 from tests.support.stores import StoreNode, declare
@@ -46,6 +48,9 @@ class CountedLock:
         if self._depth == 0 and self.counts:
             self.longest = max(self.longest, self._held)
         self._lock.release()
+
+    acquire = __enter__
+    release = __exit__
 
     def trace(self, frame: FrameType, _: str, __: Any) -> Any:
         frame.f_trace_opcodes = True
@@ -163,6 +168,54 @@ def test_the_longest_hold_of_the_lock_does_not_grow(tmp_path: Path, locks: list[
             declare(node.store, "q")
             prepare(node, count)
             longest.append(locks[-1].longest_of(lambda node=node: act(node)))  # type: ignore[misc]
+    assert 0 < longest[1] < 1.8 * longest[0] + 500
+
+
+def hold_of_chain(chain: MessageStoreChain, count: int) -> None:
+    chain.send_all([Message("orders", b"") for _ in range(count)], ["q"]).wait(30)
+    assert None not in [chain.take("q", "h") for _ in range(count)]
+
+
+def unrouted_of_chain(chain: MessageStoreChain, count: int) -> None:
+    chain.create_address("spare").wait(30)
+    chain.send_all([Message("spare", b"") for _ in range(count)], []).wait(30)
+
+
+def destroyed_in_a_transaction_of_chain(chain: MessageStoreChain, count: int) -> None:
+    chain.send_all([Message("orders", b"") for _ in range(count)], ["q"]).wait(30)
+    chain.destroy_queue("q", tx=chain.begin())
+
+
+CHAIN_ACTS: dict[str, tuple[Callable[[MessageStoreChain, int], object], Callable[[MessageStoreChain], object]]] = {
+    "release_holder": (hold_of_chain, lambda chain: chain.release_holder("h").wait(30)),
+    "destroy_queue": (hold_of_chain, lambda chain: chain.destroy_queue("q").wait(30)),
+    "destroy_address": (unrouted_of_chain, lambda chain: chain.destroy_address("spare").wait(30)),
+    "commit-that-destroys": (
+        destroyed_in_a_transaction_of_chain,
+        lambda chain: chain.commit(chain.transactions()[0].tx).wait(30),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", CHAIN_ACTS)
+def test_the_longest_hold_of_a_chains_lock_does_not_grow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    prepare, act = CHAIN_ACTS[what]
+    longest = []
+    for count in (FEW, MANY):
+        with ExitStack() as opened:
+            nodes = [opened.enter_context(StoreNode(tmp_path / f"{name}-{count}", SETTINGS)) for name in "ab"]
+            lock = CountedLock()
+            with monkeypatch.context() as patched:
+                patched.setattr("journal.append.callbacks.threading.Lock", lambda lock=lock: lock)
+                chain = MessageStoreChain([node.store for node in nodes])
+            declare(chain, "q")
+            prepare(chain, count)
+            chain.flush().wait(30)
+            longest.append(lock.longest_of(lambda chain=chain: act(chain)))  # type: ignore[misc]
+            chain.flush().wait(30)
+            assert [node.store.holders() for node in nodes] == [[], []]
     assert 0 < longest[1] < 1.8 * longest[0] + 500
 
 

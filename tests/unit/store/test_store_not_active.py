@@ -54,6 +54,7 @@ CALLS: dict[str, Callable[[MessageStore, int], object]] = {
     "reattach": lambda store, _: store.reattach("h"),
     "release": lambda store, sent: store.release(sent, "q"),
     "release_holder": lambda store, _: store.release_holder("h"),
+    "releasing": lambda store, _: store.releasing("h"),
     "rollback": lambda store, _: store.rollback(1),
     "room": lambda store, _: store.room(),
     "route": lambda store, sent: store.route(sent, "r"),
@@ -70,8 +71,8 @@ CALLS: dict[str, Callable[[MessageStore, int], object]] = {
     "unbind": lambda store, _: store.unbind(1),
     "ways_in": lambda store, _: store.ways_in(["orders"]),
 }
-ASK_NOTHING = {"close", "start", "incoming", "store_stream_async"}
-"""Beginning and end; what only encodes; and what is `store_stream` in an event loop."""
+ASK_NOTHING = {"close", "start", "incoming", "discard_leaving", "store_stream_async"}
+"""Beginning and end; what only encodes; what ends an operation; and what is `store_stream` in an event loop."""
 
 
 def test_the_table_of_calls_has_every_operation_of_a_store() -> None:

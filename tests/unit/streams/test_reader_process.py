@@ -169,5 +169,5 @@ def test_a_reader_is_nicer_than_its_parent_and_may_log_from_a_terminals_backgrou
 
 def test_without_a_broker_the_worker_says_what_its_reader_says(worker: ReaderParent) -> None:
     running = worker.run_reader(ReaderProcess(reader_command(as_json=False, verbose=False)))
-    with pytest.raises(KafkaUnavailableError, match="no broker lets us in at"):
+    with pytest.raises(KafkaUnavailableError, match="no broker accepts this client at"):
         running.result(LIMIT_S)

@@ -21,6 +21,7 @@ from journal.topics.names import replay_id, wal_topic
 from journal.v1.journal_pb2 import Operation, SkipRequest, Trim
 from streams.routes.replay_range import ReplayRange, range_of_ids, range_of_time
 from tests.simulation.faults import Fault, Faults, SimulatedCrash
+from tests.simulation.partition import MARKER
 from tests.support.build import add, commit, delete, frame, marker, prepare, rollback, update, wal
 from tests.support.route_replay import ReplayWorld
 from tests.support.routes import DEAD, FIRST_MS, NAME, OUT, TOPIC, chunk, large, message, one_route
@@ -60,6 +61,17 @@ class Switched(Faults):
 
 def world(*groups: Iterable[Operation], routes: Any = (ROUTE,), **more: Any) -> ReplayWorld:
     return ReplayWorld(wal([marker()], *groups), *routes, **more)
+
+
+@pytest.mark.parametrize(("bytes_at_once", "transactions"), [(1000, 2), (1, 4)])
+def test_a_transaction_takes_so_many_records_or_bytes(bytes_at_once: int, transactions: int) -> None:
+    """A thousand large records in one would never get through in the time of a request."""
+    scene = world(*[[message(number, b"body")] for number in range(1, 5)])
+    log = scene.broker.topics[OUT].logs[0]
+    before = sum(entry.state == MARKER for entry in log.entries)
+    scene.replay(bytes_at_once=bytes_at_once).run()
+    assert scene.replayed() == [b"body"] * 4
+    assert sum(entry.state == MARKER for entry in log.entries) - before == transactions
 
 
 def second(number: int) -> int:
