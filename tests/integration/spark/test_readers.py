@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 from typer.testing import CliRunner
 
 from journal.cli.main import app
@@ -18,6 +19,7 @@ from journal.v1.journal_pb2 import Epoch, Frame, OperationType
 from journal.wire.keys import skipped_key
 from loaders.spark.fold.fold import is_skipped, state_as_of
 from loaders.spark.read.loading import batch
+from loaders.spark.read.options import ReadOptions
 from loaders.spark.read.readers import (
     Table,
     Wal,
@@ -27,7 +29,9 @@ from loaders.spark.read.readers import (
     stream_table,
     stream_wal,
 )
+from loaders.spark.read.schemas import table_schema
 from loaders.spark.read.source import EARLIEST, JournalSource, identity
+from loaders.spark.read.stream_reader import StreamReader
 from loaders.spark.session.failures import journal_errors
 from loaders.spark.tables.store_columns import messages, with_store_columns
 from tests.support.build import add, frame, marker, skipped
@@ -264,6 +268,32 @@ def test_a_trimmed_wal_is_an_error_that_names_what_is_gone(spark: SparkSession, 
         stream_wal(spark, damaged)
     with pytest.raises(GapError, match=r"shard 0: asked from offset 1 on, the WAL begins at offset 3 with frame 4 \("):
         read_wal(spark, damaged, starting={0: 1, 1: 0})
+
+
+def test_a_query_that_goes_on_notices_what_was_made_anew_trimmed_or_lost(damaged: JournalSource) -> None:
+    """What Spark asks a reader of micro-batches, with offsets as a checkpoint keeps them."""
+    options = ReadOptions.parse(damaged.reader_options() | {"start": "earliest", "max_offsets": "2"})
+    reader = StreamReader(options, table_schema("operations"))
+    start = reader.initialOffset()
+    assert start["shards"] == {"0": 3, "1": 0}
+    reader.prepareForTriggerAvailableNow()
+    ends = [start]
+    while len(ends) == 1 or ends[-1] != ends[-2]:
+        ends.append(reader.latestOffset(ends[-1], reader.getDefaultReadLimit()))
+    whole = reader.latestOffset(start, ReadAllAvailable())
+    assert (ends[-1], len(ends)) == (whole, 5)
+    for what, text in (
+        ({"journal": "00"}, "was made anew: its uuid was 00: start the query with another checkpointLocation"),
+        ({"topic": "none"}, "was made anew: its id was none: start the query"),
+        ({"shards": {"0": 1, "1": 0}}, "has been trimmed: shard 0: asked from offset 1 on, the WAL begins at offset 3"),
+    ):
+        with pytest.raises(GapError, match=text):
+            reader.partitions(start | what, whole)
+    with pytest.raises(GapError, match="records up to offset 99 were asked for, and committed ones end here"):
+        reader.partitions(start, whole | {"shards": {"0": 99, "1": 0}})
+    with pytest.raises(ConfigError, match=r"the query has read the shards \[0\], which are not those of now"):
+        reader.latestOffset(start | {"shards": {"0": 3}}, ReadAllAvailable())
+    reader.stop()
 
 
 def test_the_command_shows_what_is_left_of_a_trimmed_wal_if_it_is_asked_to(
