@@ -20,8 +20,7 @@ PLACE = {"bootstrap_servers": "b:1", "journal": "orders"}
 
 def test_what_a_source_says_is_what_options_say() -> None:
     source = JournalSource("b:1", "orders", {"sasl.username": "me"}, timeout_s=7.0)
-    parsed = ReadOptions.parse(source.reader_options()).source
-    assert parsed == source
+    assert ReadOptions.parse(source.reader_options()).source == source
 
 
 def test_options_have_defaults_and_places_are_words_offsets_or_times() -> None:
