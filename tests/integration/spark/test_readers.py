@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from journal.errors import ConfigError, GapError, KafkaUnavailableError, TopicEr
 from journal.v1.journal_pb2 import Epoch, Frame, OperationType
 from journal.wire.keys import skipped_key
 from loaders.spark.fold.fold import is_skipped, state_as_of
+from loaders.spark.read.data_source import KafkaJournal
 from loaders.spark.read.loading import batch
 from loaders.spark.read.options import ReadOptions
 from loaders.spark.read.readers import (
@@ -121,6 +123,7 @@ def test_the_data_source_takes_columns_shards_offsets_and_times_and_shares_a_sha
     records, frames = wal_of(history.settings)
     offsets = sorted(record.offset for record in records if record.partition == 1)
     bounds = {"start": json.dumps({"1": offsets[1]}), "end": json.dumps({"1": offsets[-1]}), "partitions": "3"}
+    spark.dataSource.register(KafkaJournal)
     some = {"table": "frames", "columns": "value,offset", "shards": "1", **bounds}
     reader = spark.read.format("kafka_journal").options(**history.source.reader_options())
     part = reader.options(**some).load()
@@ -132,6 +135,25 @@ def test_the_data_source_takes_columns_shards_offsets_and_times_and_shares_a_sha
         assert reader.option("end", end).load().count() == count
     with pytest.raises(Exception, match=r"ConfigError: table frames has no column id"):
         reader.options(table="frames", columns="id").load()
+
+
+def test_a_batch_takes_filters_where_spark_pushes_them(spark: SparkSession, history: History) -> None:
+    wanted = "shard = 1 and offset > 2 and appended > timestamp '2000-01-01'"
+    whole = read_wal(spark, history.source).operations.where(wanted)
+    expected, tasks = found_operations(whole), whole.rdd.getNumPartitions()
+    with pushed_filters(spark):
+        part = read_wal(spark, history.source).operations.where(wanted)
+        assert found_operations(part) == expected != []
+        assert (part.rdd.getNumPartitions(), tasks) == (1, SHARDS)
+
+
+@contextmanager
+def pushed_filters(spark: SparkSession) -> Iterator[None]:
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        yield
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
 def test_a_stream_that_is_killed_and_continued_gives_every_operation_once(
