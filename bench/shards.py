@@ -45,7 +45,6 @@ def run(scene: Scene) -> Outcome:
         for line in node.stdout:
             outcome.figures |= json.loads(line)
             processes = {"worker": psutil.Process(pid), "node": psutil.Process(node.pid)}
-            processes |= {f"reader_{number}": each for number, each in enumerate(processes["worker"].children())}
             watching.enter_context(memory.watch(**{name: each.pid for name, each in processes.items()}))
             for name, process in processes.items():
                 outcome.figures[f"{name}_descriptors"] = process.num_fds()

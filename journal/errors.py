@@ -193,10 +193,6 @@ class OvertakenError(OperatingError):
     what to do."""
 
 
-class DisconnectedError(OperatingError):
-    """The other process of a worker has ended and left a call unanswered. The worker starts another one."""
-
-
 class DemoError(OperatingError):
     """A process of the demo has ended too early. Its logs say why."""
 

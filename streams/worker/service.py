@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, nullcontext
 
@@ -25,7 +25,6 @@ from journal.topics.made_and_checked import open_journal
 from journal.v1.journal_pb2 import Identity
 from streams.agents.agents import OperationAgents, in_daemon_thread
 from streams.reading.garbage import collect_seldom
-from streams.reading.reader import ReaderProcess
 from streams.reading.shell import WorkerShell
 from streams.routes.targets import Sizes
 from streams.routes.worker_routes import WorkerRoutes
@@ -57,21 +56,17 @@ def run_service(
     *,
     standby: bool = False,
     beside: AbstractContextManager[Callable[[], None]] | None = None,
-    reading: Sequence[str] | None = None,
 ) -> None:
     """Run a worker of a journal until SIGTERM or SIGINT. Raises the error that ends it before, or keeps it from
     starting.
 
     `beside` is entered when the worker can start; the function that it gives is called when the worker shall end.
-    `reading` is the command of a reader process; without it this process reads the WAL itself.
-
     With `standby` it keeps warm copies of the shards that other workers own. With `trim_every_ms` it trims the WAL.
     """
     gc.freeze()
     collect_seldom()
     kafka = kafka_of(settings)
     timeout_s = settings.request_timeout_ms / 1000
-    reader = None if reading is None else ReaderProcess(reading)
     slot: Slot | None = None
     worker: Worker | None = None
     shell: WorkerShell | None = None
@@ -86,29 +81,20 @@ def run_service(
         worker = patiently(lambda: make_worker(kafka, settings, identity, slot, standby=standby))
         shell = with_trims(worker, kafka, settings, rows)
         with beside or nullcontext(_nothing_else) as end_others:
-            if reader is None:
-                _run_here(shell, settings, slot.path.name, identity.shards, end_others)
-            else:
-                reader.run(shell, settings, identity, slot.path.name, end_others)
+            # the import loads Faust, which takes time: what keeps the worker from starting is told before
+            from streams.reading.app import run_worker
+            from streams.reading.group_settings import group_settings
+
+            run_worker(shell, group_settings(settings, slot.path.name, identity.shards), end_others)
         if left := worker.held_up():
             log.warning("worker %s stopped; shards %s are left, with what it had read of them", settings.node, left)
         else:
             log.info("worker %s stopped; everything it had read is checkpointed", settings.node)
     finally:
-        if reader is not None:
-            reader.close()
         if shell is not None:
             shell.abandon()
         if slot is not None and not (worker and worker.held_up()):
             slot.release()
-
-
-def _run_here(shell: WorkerShell, settings: Settings, name: str, shards: int, on_signal: Callable[[], None]) -> None:
-    # the import loads Faust, which takes time; if there is a reader process, only that one needs it
-    from streams.reading.app import run_worker
-    from streams.reading.group_settings import group_settings
-
-    run_worker(shell, group_settings(settings, name, shards), on_signal)
 
 
 def _nothing_else() -> None: ...

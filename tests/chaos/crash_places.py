@@ -100,7 +100,7 @@ def crash_in_checkpoints(points: CrashPoints) -> None:
 
 
 def crash_in_commits(points: CrashPoints) -> None:
-    """Those of whoever is in the group: a worker, or its reader."""
+    """Those of a worker in its group."""
 
     class Consumer(WalConsumer):
         """The worker's place in its group."""

@@ -29,13 +29,9 @@ COMMIT_S = 0.004
 
 
 class CrashPoints:
-    """What is armed for one process. `arm` and `disarm` are for the test, the rest for the process.
+    """What is armed for one process. `arm` and `disarm` are for the test, the rest for the process."""
 
-    With `parent` it is that one which is armed, and ends at what its child reaches, which goes with it.
-    """
-
-    def __init__(self, home: Path, *, parent: bool = False) -> None:
-        self._ends = (os.getppid(), os.getpid()) if parent else (os.getpid(),)
+    def __init__(self, home: Path) -> None:
         self._file = home / "crash-at"
         self._mark = home / "crashed-at"
         self._ending = threading.Lock()
@@ -62,8 +58,7 @@ class CrashPoints:
         if self.armed(point):
             with self._ending:
                 self._mark.write_text(point, encoding="utf-8")
-                for pid in self._ends:
-                    os.kill(pid, signal.SIGKILL)
+                os.kill(os.getpid(), signal.SIGKILL)
 
     def sending(self, point: str) -> bool:
         """The process ends here a moment from now if it is to; the result says whether it will."""

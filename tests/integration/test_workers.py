@@ -8,14 +8,11 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
 
-from journal.cli.worker.worker import processors
 from journal.embedded.process import wait_until
 from journal.kafka.clients import KafkaClients
 from journal.topics.names import table_topic, worker_group
@@ -26,7 +23,6 @@ from tests.support.processes.worker import WorkerProcess
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
 
-two_processors = pytest.mark.skipif(processors() < 2, reason="a worker on one processor reads the WAL itself")
 
 SEED = 11
 SESSION_MS = 2000
@@ -209,62 +205,3 @@ def test_processes_of_a_worker_share_its_shards_and_end_with_it(bootstrap: str, 
             assert two.terminate() == 0
             assert not any(map(runs, others))
             assert two.log().count("everything it had read is checkpointed") == 2
-
-
-def the_reader(worker: WorkerProcess) -> psutil.Process:
-    """The process that reads the WAL for a worker: the only other one of it."""
-    assert wait_until(lambda: len(psutil.Process(worker.pid).children()) == 1, TIMEOUT_S)
-    (reader,) = psutil.Process(worker.pid).children()
-    return reader
-
-
-@contextmanager
-def under_load(bootstrap: str, shards: int, directory: Path) -> Iterator[tuple[str, Group, NodeProcess, WorkerProcess]]:
-    """A journal with its workers' group, a node that has begun to append, and a worker that has all shards."""
-    journal = new_journal(bootstrap, shards, directory=directory / "command")
-    group = Group(bootstrap, journal, shards)
-    with (
-        NodeProcess(bootstrap, journal, directory / "node", SEED) as node,
-        named_worker(bootstrap, journal, directory, "one") as one,
-    ):
-        group.wait_for("one")
-        node.start().wait_for_lines('{"done":', count=100)
-        yield journal, group, node, one
-
-
-@two_processors
-def test_a_reader_that_is_killed_or_stands_still_is_replaced(bootstrap: str, tmp_path: Path) -> None:
-    with under_load(bootstrap, 2, tmp_path) as (journal, group, node, one):
-        first = the_reader(one)
-        first.kill()
-        one.wait_for_log("the worker's reader was killed by signal 9; another one is started")
-        second = the_reader(one)
-        assert second.pid != first.pid
-        group.wait_for("one")
-        node.wait_for_more('{"done":', 200)
-        os.kill(one.pid, signal.SIGSTOP)
-        assert wait_until(lambda: not runs(second), TIMEOUT_S), "nobody is in the group for a worker that stands still"
-        os.kill(one.pid, signal.SIGCONT)
-        one.wait_for_log("the worker's reader ended with 0; another one is started")
-        group.wait_for("one")
-        node.wait_for_more('{"done":', 200)
-        node.stop()
-        judge(settings_of(bootstrap, journal, tmp_path / "judge"), node.activations())
-        third = the_reader(one)
-        assert one.terminate() == 0
-        assert not runs(third)
-        assert one.log().count("everything it had read is checkpointed") == 1
-
-
-@two_processors
-def test_a_reader_leaves_the_group_of_a_worker_that_is_killed(bootstrap: str, tmp_path: Path) -> None:
-    with under_load(bootstrap, 1, tmp_path) as (journal, group, node, one):
-        reader = the_reader(one)
-        one.kill()
-        assert wait_until(lambda: not runs(reader), TIMEOUT_S)
-        with named_worker(bootstrap, journal, tmp_path, "two") as two:
-            group.wait_for("two")
-            node.wait_for_more('{"done":', 200)
-            node.stop()
-            judge(settings_of(bootstrap, journal, tmp_path / "judge"), node.activations())
-            assert two.terminate() == 0

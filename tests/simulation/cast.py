@@ -31,9 +31,6 @@ WORKERS = ("worker-a", "worker-b")
 LIVELY = 0.25
 """In how many seeds nodes decide by themselves who is active."""
 
-READERS_APART = 0.4
-"""In how many seeds workers have a process that reads for them."""
-
 AnyNode = TypeVar("AnyNode", bound=NodeProcess)
 
 _LOOK_S = 0.4
@@ -61,8 +58,6 @@ class Cast:
         self.group = WorkerGroup(self.setting.shards, self.chance, self._start_worker)
         self._numbers = count(1)
         self._takes_in = takes_in(Random(-seed - 1))
-        between = Random(f"reader, seed {seed}")
-        self._between = between if between.random() < READERS_APART else None
         self._node_disks = {name: Disk() for name in NODES}
         self._worker_disks: dict[str, Disks] = {name: {} for name in WORKERS}
         self._reader_disk = Disk()
@@ -109,11 +104,9 @@ class Cast:
         return node
 
     def _start_worker(self, name: str) -> WorkerProcess:
-        worker = WorkerProcess(self.setting, self.history, name, self._worker_disks[name], self._between)
+        worker = WorkerProcess(self.setting, self.history, name, self._worker_disks[name])
 
         def ended() -> None:
-            if worker.reader is not None:
-                self.scheduler.kill(worker.reader)
             for shard, disk in worker.disks.items():
                 disk.crash(self.chance)
                 observe_disk(self.history, name, disk, [shard])

@@ -4,7 +4,7 @@ A mutation replaces functions in the running process, never a file; `applied` pu
 is wrong with it. `mutations_writing` has those of the active node, `mutations_tables` those of workers and copies,
 `mutations_reading` those of how far the WAL is read, `mutations_disks` those of disks that fail, `mutations_kafka`
 those of how Kafka's worse sides are taken, `mutations_proofs` those of what proves a decision, and `mutations_nodes`
-those of who decides to be active and of a worker's reader.
+those of who decides to be active and of disks that it waits for.
 """
 
 from __future__ import annotations

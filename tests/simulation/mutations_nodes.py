@@ -1,4 +1,4 @@
-"""Mutations of who decides to be active, of disks that the active node waits for, and of a worker's reader."""
+"""Mutations of who decides to be active, and of disks that the active node waits for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from journal.append.core import Core
 from journal.errors import OperatingError
 from loaders.node.duty import Duty
 from loaders.node.liveness import LastActive
-from streams.reading.calls import CalledShell, ShellAnswers
 from tests.simulation.mutations import Patch, mutation
 from tests.simulation.node_journal import NodeJournal
 
@@ -60,30 +59,3 @@ def the_writer_looks_into_the_copy() -> list[Patch]:
 def the_writer_looks_into_the_copy_now_and_then() -> list[Patch]:
     """Before every twentieth group the writer reads in the node's local copy."""
     return _waiting_for_copy(20)
-
-
-# ---- the worker's reader -------------------------------------------------------------------------------------------
-
-
-@mutation
-def frames_that_crossed_an_answer_are_applied() -> list[Patch]:
-    """What was sent before the shell was heard to want a shard from elsewhere is applied there."""
-
-    def frames(self: Any, answers: int, shard: int, records: Any) -> None:
-        take(self, 2**62, shard, records)
-
-    take = ShellAnswers._frames
-    return [(ShellAnswers, "_frames", frames)]
-
-
-@mutation
-def answers_of_posted_frames_are_dropped() -> list[Patch]:
-    """A reader forgets from where a shard is wanted, if the answer to frames says it."""
-    await_posted = CalledShell._await_posted
-
-    def awaiting(self: Any, left: int) -> None:
-        seeks = dict(self._seeks)
-        await_posted(self, left)
-        self._seeks = seeks
-
-    return [(CalledShell, "_await_posted", awaiting)]

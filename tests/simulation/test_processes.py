@@ -1,4 +1,4 @@
-"""Processes of a simulation that have more than one side: a worker and its reader, standbys and their group, disks."""
+"""Processes of a simulation that have more than one side: standbys and their group, disks."""
 
 from __future__ import annotations
 
@@ -6,39 +6,14 @@ from random import Random
 
 import pytest
 
-from journal.errors import DisconnectedError, LocalStorageError
+from journal.errors import LocalStorageError
 from tests.simulation.disk import Disk, SimulatedStore
 from tests.simulation.faults import Faults
 from tests.simulation.nodes_group import SESSION_S, NodesGroup, SimulatedMembership
-from tests.simulation.reader_process import Link
 from tests.simulation.scheduler import Process, Scheduler
 from tests.simulation.test_traces import Stage
 
 LONG_S = 10.0
-
-
-def test_messages_between_a_worker_and_its_reader_keep_their_order_and_end_with_one_of_them() -> None:
-    scheduler = Scheduler(Random(1))
-    worker, reader = Process("worker"), Process("reader")
-    link = Link(scheduler, Random(1), worker, reader)
-    received: list[int] = []
-    ends: list[str] = []
-
-    def send() -> None:
-        for number in range(20):
-            link.of_reader.send((number, b"frame"))
-
-    def receive() -> None:
-        try:
-            while True:
-                received.append(link.of_worker.receive()[0])
-        except DisconnectedError:
-            ends.append("the reader is gone")
-
-    scheduler.spawn(worker, receive)
-    scheduler.spawn(reader, send)
-    assert scheduler.run(LONG_S, lambda: bool(ends))
-    assert received == list(range(len(received))), "some may be lost with the reader, from the end"
 
 
 def test_the_duty_passes_on_when_a_members_session_has_ended_and_comes_back_to_it_last() -> None:

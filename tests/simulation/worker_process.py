@@ -6,23 +6,19 @@ As in Kafka's protocol, a worker hears of a rebalance when it next looks, so for
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from contextlib import suppress
 from functools import partial
 from random import Random
 
-from journal.errors import CorruptionError, DisconnectedError, FrameError, OperatingError
+from journal.errors import CorruptionError, FrameError, OperatingError
 from journal.kafka.ports import LogRecord
 from journal.topics.names import wal_topic
-from streams.reading.calls import CalledShell, CallsEnded, ShellAnswers
 from streams.reading.records import Record
-from streams.reading.shell import WorkerShell
 from streams.worker.shard_standing import UNREADABLE_RETRY_S
 from streams.worker.worker import Worker
 from tests.simulation.disk import Disk, SimulatedStore
 from tests.simulation.history import History
 from tests.simulation.node_copy import identity_of_copy
 from tests.simulation.observers import observe_behind_cleaner
-from tests.simulation.reader_process import Link
 from tests.simulation.readers import SimulatedReader
 from tests.simulation.scheduler import Process
 from tests.simulation.setting import FENCED_PAUSE_S, JOURNAL, Setting
@@ -44,12 +40,8 @@ class WorkerProcess:
         history: History,
         name: str,
         disks: Disks,
-        between: Random | None = None,
     ) -> None:
-        """`between` is the chance of what lies between the worker and its reader; without it they are one process."""
         self.process = Process(name)
-        self.reader: Process | None = None
-        """The process that reads for it, if that is another one."""
         self.disks = disks
         self.wanted: frozenset[int] | None = frozenset()
         """The shards that the group gives it; None asks it to stop."""
@@ -61,7 +53,6 @@ class WorkerProcess:
         self._name = name
         self._given: frozenset[int] = frozenset()
         self._positions: dict[int, int] = {}
-        self._between = between
         self._stops: dict[int, Exception] = {}
         """By shard, what it was last seen stopped by."""
         setting.scheduler.spawn(self.process, self._main)
@@ -84,55 +75,14 @@ class WorkerProcess:
                 wall_ms=setting.wall_ms(self._name),
                 fenced_pause_s=FENCED_PAUSE_S,
             )
-            if self._between is None:
-                self._read(worker)
-            else:
-                self._answer(worker, self._between)
+            self._read(worker)
         except OperatingError:
             return
         except CorruptionError as error:
             if not self._history.takes(error, setting.scheduler.now()):
                 raise
 
-    def _answer(self, worker: Worker, chance: Random) -> None:
-        """Answer one reader after the other, like `streams.reading.reader.Reader`, until one says that it is done."""
-        scheduler, answering = self._setting.scheduler, ShellAnswers(worker)
-        while True:
-            reader = self.reader = Process(f"{self._name}, reader")
-            link = Link(scheduler, chance, self.process, reader)
-            scheduler.spawn(reader, partial(self._call, link))
-            try:
-                while True:
-                    # what of a channel both sides use
-                    answering.answer(link.of_worker, link.of_worker.receive())  # type: ignore[arg-type]
-                    self._look(worker)
-            except CallsEnded as ended:
-                if ended.error is not None:
-                    raise ended.error from None
-                return
-            except DisconnectedError:
-                link.cut()
-            while reader.alive:
-                scheduler.wait(_FETCH_S, lambda: not reader.alive)  # noqa: B023  # it waits for it here
-            if answering.is_stopped:
-                return
-            answering.revoke()
-            scheduler.pause(chance.choice((0.05, 1.0)))
-
-    def _call(self, link: Link) -> None:
-        """The reader's process: it joins the group as a new member, and calls the worker until one of them ends."""
-        shell = CalledShell(link.of_reader)  # type: ignore[arg-type]
-        self._given, self._positions = frozenset(), {}
-        try:
-            self._read(shell)
-            shell.ended(None)
-        except DisconnectedError:
-            return
-        except OperatingError as error:
-            with suppress(DisconnectedError):
-                shell.ended(error)
-
-    def _read(self, worker: WorkerShell) -> None:
+    def _read(self, worker: Worker) -> None:
         """The feed: rebalances, ticks and batches, in one thread."""
         scheduler = self._setting.scheduler
         reader = self._setting.kafka(self._name).reader(wal_topic(JOURNAL))
@@ -148,8 +98,7 @@ class WorkerProcess:
                 if seeks:
                     self._positions |= seeks
                     reader.seek(self._positions)
-                if isinstance(worker, Worker):
-                    self._look(worker)
+                self._look(worker)
             left_s = max(0.0, tick_at - scheduler.now())
             if not self._positions:
                 scheduler.wait(min(left_s, _FETCH_S), lambda: self.wanted != self._given)
@@ -162,7 +111,7 @@ class WorkerProcess:
                 worker.frames(shard, records)
                 tick_at = scheduler.now()
 
-    def _poll(self, worker: WorkerShell, reader: SimulatedReader, timeout_s: float) -> list[LogRecord]:
+    def _poll(self, worker: Worker, reader: SimulatedReader, timeout_s: float) -> list[LogRecord]:
         """What has arrived. A shard that cannot be read on is read no more until the worker says from where."""
         try:
             return reader.poll(timeout_s)
@@ -172,7 +121,7 @@ class WorkerProcess:
             reader.seek(self._positions)
             return []
 
-    def _rebalanced(self, worker: WorkerShell) -> bool:
+    def _rebalanced(self, worker: Worker) -> bool:
         """Give everything back, take what is wanted now; True after a clean stop."""
         if self.wanted is not None and self._given:
             worker.revoked(self._given)
@@ -180,8 +129,7 @@ class WorkerProcess:
         wanted = self.wanted
         if wanted is None:
             worker.stop()
-            if isinstance(worker, Worker):
-                self._look(worker)
+            self._look(worker)
             return True
         self._given = wanted
         self._positions = dict(worker.assigned(wanted))

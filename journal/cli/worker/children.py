@@ -49,7 +49,6 @@ def worker_command(
     verbose: bool,
     standby: bool,
     name: str | None = None,
-    reader: bool | None = None,
 ) -> list[str]:
     """The command line of one worker that logs like its parent, to the same standard error. Other settings come from
     the environment and file of the parent, as passwords must not be on a command line."""
@@ -60,8 +59,6 @@ def worker_command(
     command += ["worker", "--processes", "1"]
     if standby:
         command.append("--standby")
-    if reader is not None:
-        command.append("--reader" if reader else "--no-reader")
     if name is not None:
         command += ["--name", name]
     if as_json:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from typing import Annotated
 
@@ -13,7 +12,6 @@ from journal.cli.init import ShardsOption, made_journal
 from journal.cli.kafka import Directory
 from journal.cli.logs import log_progress
 from journal.cli.worker.children import running_workers, worker_command
-from journal.cli.worker.reader import reader_command
 from journal.config import Settings
 from journal.embedded.cluster import EmbeddedKafka, default_directory
 from journal.words import called
@@ -21,12 +19,6 @@ from journal.words import called
 ProcessesOption = Annotated[
     int | None,
     typer.Option("--processes", help="Number of processes, which share the worker's shards.", show_default="1"),
-]
-ReaderOption = Annotated[
-    bool | None,
-    typer.Option(
-        "--reader/--no-reader", help="Read the WAL in a separate process.", show_default="if there are cores for it"
-    ),
 ]
 LogJsonOption = Annotated[bool, typer.Option("--json", help="Log JSON lines on standard error.")]
 
@@ -40,13 +32,12 @@ def worker(
         bool, typer.Option("--standby", help="Keep warm copies of other workers' shards, to take them over at once.")
     ] = False,
     processes: ProcessesOption = None,
-    reader: ReaderOption = None,
     as_json: LogJsonOption = False,
 ) -> None:
     """Run the worker, which applies the WAL to the tables, until SIGTERM or Ctrl-C. Several workers share the
     shards."""
     settings = chosen.settings(worker_processes=processes)
-    _serve(settings, chosen, context, name, as_json, standby=standby, reader=reader)
+    _serve(settings, chosen, context, name, as_json, standby=standby)
 
 
 @journal_command
@@ -89,29 +80,17 @@ def _serve(
     as_json: bool,
     *,
     standby: bool = False,
-    reader: bool | None = None,
 ) -> None:
-    """Run the worker in this process, and in as many more as the settings say. Each has a reader if there are cores for
-    it."""
+    """Run the worker in this process, and in as many more as the settings say."""
     # in `journal`, only the command line may import the layers above it
     from streams.worker.service import run_service
 
     log_progress(as_json=as_json)
     verbose = context.find_root().params["verbose"]
-    if reader is None:
-        reader = processors() > settings.worker_processes
-    others = worker_command(
-        settings, chosen, as_json=as_json, verbose=verbose, standby=standby, name=name, reader=reader
-    )
+    others = worker_command(settings, chosen, as_json=as_json, verbose=verbose, standby=standby, name=name)
     run_service(
         settings,
         name,
         standby=standby,
         beside=running_workers(others, settings.worker_processes - 1),
-        reading=reader_command(as_json=as_json, verbose=verbose) if reader else None,
     )
-
-
-def processors() -> int:
-    """Number of processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -27,7 +27,7 @@ def test_the_shell_is_abandoned_before_its_copies_are_anybody_elses(
     parts = {"open_journal": rows, "take_slot": slot, "make_worker": None, "with_trims": shell}
     for name, made in parts.items():
         monkeypatch.setattr(streams.worker.service, name, lambda *_, made=made, **__: made)
-    monkeypatch.setattr(streams.worker.service, "_run_here", fail)
+    monkeypatch.setattr("streams.reading.app.run_worker", fail)
     settings = Settings(journal="j", bootstrap_servers="127.0.0.1:1", directory=tmp_path)
     with pytest.raises(LookupError, match="of the shell"):
         run_service(settings, None)
