@@ -31,7 +31,6 @@ CAUGHT_BY: dict[str, tuple[int, ...]] = {
     "checkpoint_within_a_group": (23, 19, 25),
     "claim_follows_a_wal_that_lost_its_end": (53, 170),
     "claim_is_not_proven": (253, 27, 58),
-    "commit_comes_first_in_its_run": (116, 56, 64),
     "control_is_read_to_the_last_stable_offset": (35, 34),
     "copy_does_not_say_that_it_builds_again": (14,),
     "copy_is_written_before_the_commit": (97, 115, 86),
@@ -78,7 +77,6 @@ CAUGHT_BY: dict[str, tuple[int, ...]] = {
     "unreadable_table_stops_for_good": (114, 34),
     "unreadable_wal_is_failed": (53,),
     "wall_is_the_time": (376,),
-    "what_is_refused_does_not_come_again": (10,),
     "without_a_coordinator_a_group_has_failed": (50,),
     "without_a_coordinator_a_group_is_there": (225, 63),
 }
