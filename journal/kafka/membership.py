@@ -43,9 +43,10 @@ class Membership:
     ) -> None:
         """`name` is the client id that others see for this member. Raises ConfigError for client properties that
         librdkafka refuses."""
+        self._events = ClientEvents(settings)
         config = settings.member(group, name, session_timeout_ms=session_timeout_ms, heartbeat_ms=heartbeat_ms)
         try:
-            self._consumer = Consumer({**config, **ClientEvents(settings).callbacks()})
+            self._consumer = Consumer({**config, **self._events.callbacks()})
         except KafkaException as error:
             raise config_error(error) from error
         self._asks = settings.access.asks(on_group(group, "Read"), on_topic(topic, "Describe"))
@@ -78,8 +79,11 @@ class Membership:
 
     @property
     def problem(self) -> str:
-        """What keeps this member out of the group, as Kafka last said; empty while it is a member."""
-        return "" if self._member else self._problem
+        """What keeps this member out of the group, as Kafka last said; empty while it is a member, or if nothing was
+        said."""
+        if self._member:
+            return ""
+        return self._problem or (f"cut off from Kafka: {self._events.refused}" if self._events.brokers_down else "")
 
     def leave(self, timeout_s: float = _LEAVE_S) -> None:
         """Leave the group, so that another member gets the duty at once. It does not wait for a broker that does not
@@ -100,7 +104,9 @@ class Membership:
                 if message is not None and (error := message.error()) is not None:
                     lacking = self._asks.lacking(error.code())
                     self._meet(": ".join(filter(None, (f"{error.str()} ({error.name()})", lacking))))
-                self._member = consumer.memberid() is not None
+                was, self._member = self._member, consumer.memberid() is not None
+                if self._member and not was:
+                    self._problem, self._events.brokers_down = "", False
                 self._joined |= self._member
         except KafkaException as error:
             self._meet(f"it ended: {error_of(error).str()}")

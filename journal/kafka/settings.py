@@ -213,6 +213,8 @@ class ClientEvents:
     def __init__(self, settings: ClientSettings) -> None:
         self.brokers_down = False
         """Whether no broker is connected. A caller that gets an answer from a broker sets it back."""
+        self.refused = ""
+        """What the newest connection met that failed."""
         self._on_throttle = settings.on_throttle
         self._logger = settings.logger
 
@@ -222,6 +224,8 @@ class ClientEvents:
     def on_error(self, error: KafkaError) -> None:
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
             self.brokers_down = True
+        elif error.code() == KafkaError._TRANSPORT:
+            self.refused = error.str()
 
     def on_throttle(self, event: ThrottleEvent) -> None:
         if self._on_throttle is not None:

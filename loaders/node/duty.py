@@ -84,6 +84,8 @@ class ActiveFacts:
     member: bool = True
     lapsed: bool = False
     """The node's membership has run out by the node's own clock."""
+    problem: str = ""
+    """What keeps the node out of the group, if that is known."""
     current: bool = True
     """The node's last commit began recently enough to hand messages out."""
     others_fit: Sequence[str] = ()
@@ -166,9 +168,8 @@ class Duty:
             return NodeDecision(Act.STEP_DOWN, f"epoch {facts.newest_epoch} has begun")
         if facts.lapsed and not facts.current:
             # one alone is no reason: the group's coordinator may have moved, or a commit taken long
-            return NodeDecision(
-                Act.STEP_DOWN, "its membership lapsed and it could not commit: cut off from Kafka, or stopped"
-            )
+            why = facts.problem or "cut off from Kafka, or stopped"
+            return NodeDecision(Act.STEP_DOWN, f"its membership lapsed and it could not commit: {why}")
         if not facts.member:
             return NodeDecision(Act.JOIN, "active")
         request = facts.request

@@ -17,7 +17,7 @@ from journal.activate.activation import FENCE_STEP
 from journal.activate.copy import TableCopy
 from journal.activate.copy_thread import Fitness
 from journal.config import Settings
-from journal.errors import ClosedError, FencedError, JournalError, OvertakenError
+from journal.errors import ClosedError, FencedError, JournalError, OutcomeUnknownError, OvertakenError
 from journal.journal import BlockingJournal
 from journal.kafka.membership import Membership
 from journal.topics.control_keys import HAND_OVER_KEY, node_key
@@ -160,6 +160,7 @@ class NodeLife:
                     failure=str(self._critical[0]) if self._critical else "",
                     member=membership is not None,
                     lapsed=membership is not None and membership.lapsed,
+                    problem="" if membership is None else membership.problem,
                     current=active.journal.current,
                     others_fit=others_fit,
                     request=self._asked.or_newer(outlook.request),
@@ -303,7 +304,7 @@ class NodeLife:
         """Stop being active without having chosen to. From here on, every append through the journal is refused."""
         active = self._active
         assert active is not None
-        error = self._critical[0] if self._critical else FencedError(reason)
+        error = self._critical[0] if self._critical else self._loss(active.report.epoch, reason)
         active.journal.require_core().step_down(error)
         self._active = None
         self._become(Role.FENCED, reason)
@@ -312,6 +313,14 @@ class NodeLife:
         self._tell(lambda: self._owner.on_fenced(error))
         active.journal.close()
         self._stand_by("after it was fenced")
+
+    def _loss(self, epoch: int, reason: str) -> JournalError:
+        """Why this node is not active any more. Only a newer epoch says that another node took over; without one, the
+        fate of what this node was sending is not known."""
+        newest = self._outlook.newest
+        if newest is not None and newest.epoch > epoch:
+            return FencedError(reason, epoch=newest.epoch)
+        return OutcomeUnknownError(f"node {self._settings.node} is no longer active: {reason}")
 
     def _give_up(self, to: str) -> None:
         """Stop being active in order: first the owner, then the journal, then the row that the successor acts on."""

@@ -73,7 +73,7 @@ class NodeStanding:
         self._clock_ms = clock_ms
         self._changed = threading.Condition()
         self._role = Role.STARTING
-        self._reason = "starting"
+        self._reason = "connecting to Kafka, and opening its copy"
         self._epoch = 0
         self._since_ms = clock_ms()
         self._failover: Failover | None = None

@@ -31,6 +31,10 @@ class SimulatedMembership:
         return self._joined and not self._is_member()
 
     @property
+    def problem(self) -> str:
+        return ""
+
+    @property
     def ended(self) -> bool:
         return self._left
 

@@ -70,7 +70,7 @@ class NodeUnderTest:
         node = ServedNode(
             self.served,
             lambda: self.role,
-            lambda: {"epoch": 1},
+            lambda: {"epoch": 1, "reason": "cut off"},
             self.hand_over,
             lambda: self.active_node,
             self.rows,

@@ -143,8 +143,8 @@ class NodeService:
             return served
         role, active = self._node.role(), self._node.active_node()
         is_another = active not in ("", self._name)
-        who = f"{active} is: ask it, on its machine" if is_another else "kafka-journal status names the one that is"
-        raise NotActiveError(f"node {self._name} of {called(self._journal)} is {role.value}, not active; {who}")
+        who = f"; {active} is: ask it, on its machine" if is_another else f": {self._node.status()['reason']}"
+        raise NotActiveError(f"node {self._name} of {called(self._journal)} is {role.value}, not active{who}")
 
     def _looking(self) -> StateLooking:
         served = self._served()

@@ -162,6 +162,12 @@ def test_an_active_node_does_what_the_table_says(case: str) -> None:
     assert (decision.act, decision.to) == (expected, to), case
 
 
+def test_a_node_that_steps_down_names_what_keeps_it_out_of_the_group_if_that_is_known() -> None:
+    lapsed = replace(RUNNING, lapsed=True, current=False)
+    assert duty().active(lapsed).reason.endswith("could not commit: cut off from Kafka, or stopped")
+    assert duty().active(replace(lapsed, problem="refused")).reason.endswith("could not commit: refused")
+
+
 FITNESS = ((False, False), (False, True), (True, True))
 """Fit and built: whoever is fit has a copy."""
 

@@ -15,7 +15,15 @@ from typing import Any
 import pytest
 
 from journal.config import Settings
-from journal.errors import ConfigError, DeadlineError, KafkaUnavailableError, StateError
+from journal.errors import (
+    ConfigError,
+    DeadlineError,
+    FencedError,
+    JournalError,
+    KafkaUnavailableError,
+    OutcomeUnknownError,
+    StateError,
+)
 from journal.kafka.ports import FOLLOW_MS, READ_MS, GroupMember, LogRecord
 from journal.topics.control_keys import EPOCH_KEY, IDENTITY_KEY, RELEASED_KEY, node_key
 from journal.topics.control_reading import read_control
@@ -54,6 +62,7 @@ class Member:
     granted = True
     lapsed = False
     ended = False
+    problem = ""
 
     def leave(self, timeout_s: float = 0.0) -> None: ...
 
@@ -259,6 +268,27 @@ def test_a_node_that_is_fenced_has_not_handed_over(scene: Scene, running: Node) 
     threading.Timer(0.1, scene.other_activates, (2,)).start()
     with pytest.raises(StateError, match=r"did not hand over|not active"):  # or it was before this was asked for
         running.hand_over(OTHER, LIMIT_S)
+
+
+@pytest.mark.parametrize("overtaken", [False, True])
+def test_only_a_newer_epoch_says_that_another_node_took_over(scene: Scene, overtaken: bool) -> None:
+    """A node that is cut off from Kafka knows of no other, and says so."""
+    told: list[JournalError] = []
+    settings = scene.settings.model_copy(update={"fence_check_ms": 500})
+    node = Node(settings, loader=KeptState, on_active=lambda _: None, on_fenced=told.append, progress=scene.work)
+    with closing(node):
+        node.start()
+        node.wait_for(Role.ACTIVE, LIMIT_S)
+        if overtaken:
+            scene.other_activates(2)
+        else:
+            scene.kafka.member.problem, scene.kafka.member.lapsed = "cut off from Kafka: refused", True
+            scene.faults.names = frozenset({"produce", "init"})
+        wait_until(lambda: bool(told))
+        scene.faults.names = frozenset()
+        scene.kafka.member.lapsed = False
+    assert type(told[0]) is (FencedError if overtaken else OutcomeUnknownError)
+    assert ("cut off from Kafka: refused" in str(told[0])) is not overtaken
 
 
 def test_a_preferred_node_that_was_told_to_hand_over_does_not_ask_for_the_journal_back(

@@ -311,8 +311,11 @@ def test_a_standby_says_who_is_active_and_answers_for_itself(node: NodeUnderTest
             with pytest.raises(NotActiveError, match="node one of journal orders is standby, not active; other is"):
                 ask()
         assert client.hello() == "one"
-        assert client.status() == {"node": "one", "role": "standby", "epoch": 1}
+        assert client.status() == {"node": "one", "role": "standby", "epoch": 1, "reason": "cut off"}
         assert client.hand_over("two") == {"to": "two"}
+        node.role, node.active_node = Role.FENCED, "one"
+        with pytest.raises(NotActiveError, match="node one of journal orders is fenced, not active: cut off$"):
+            client.queues()
         node.role = Role.ACTIVE
         assert len(client.queues().queues) == 1
     assert node.handed_over == ["two"]
