@@ -68,7 +68,7 @@ def node_row(line: dict[str, Any], now_ms: float) -> tuple[object, ...]:
     """A row of the table."""
     if line["gone"]:
         takes_over = "no: gone"
-    elif line["role"] == Role.ACTIVE.value:
+    elif line["role"] in (Role.ACTIVE.value, Role.ACTIVATING.value):
         takes_over = ""
     else:
         takes_over = "yes, warm" if line["fit"] else f"no: {line['why_not'] or line['role']}"

@@ -39,8 +39,9 @@ from journal.topics.names import node_group, table_topic, wal_topic, worker_grou
 from journal.upkeep.stops import Stop, look_ahead
 from journal.v1.journal_pb2 import Identity, Mark
 from journal.wal.reading import WalReader
-from journal.words import called, counted
+from journal.words import called, counted, first_few
 from loaders.node.liveness import LastActive, last_active
+from loaders.node.roles import Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +104,29 @@ class JournalStatus:
 
     @property
     def node_state(self) -> str:
-        """`active`, `silent` (dead, or cut off from Kafka), `left`, or `none` for a journal without an epoch."""
-        if self.active is None:
+        """`active`, `activating`, `silent` (it writes nothing), `left`, or `none` for a journal without an epoch."""
+        active, activating = self.active, self.activating
+        wrote = active is not None and not active.released and self.last_seen_s * 1000 <= self.silent_after_ms
+        if activating and not (wrote and active is not None and active.node != activating):
+            return "activating"
+        if active is None:
             return "none"
-        if self.active.released:
+        if active.released:
             return "left"
-        return "active" if self.last_seen_s * 1000 <= self.silent_after_ms else "silent"
+        return "active" if wrote else "silent"
+
+    @property
+    def activating(self) -> str:
+        """The name of a node that reports that it is activating; empty if none does."""
+        names = [line["name"] for line in self.nodes if line["role"] == Role.ACTIVATING.value and not line["gone"]]
+        return min(names, key=lambda name: self.active is None or name != self.active.node, default="")
+
+    @property
+    def not_activated(self) -> list[int]:
+        """The shards that the node of the newest epoch waits for while it activates."""
+        if self.active is None or self.active.node != self.activating:
+            return []
+        return [shard.shard for shard in self.shards if shard.mark.epoch < self.active.epoch]
 
 
 RowsOption = Annotated[
@@ -326,6 +344,9 @@ def notes(found: JournalStatus) -> list[str]:
 
 
 def _node_line(found: JournalStatus) -> str:
+    if found.node_state == "activating":
+        waits = f" and waits for shards {first_few(found.not_activated)}" if found.not_activated else ""
+        return f"no node is active: {found.activating} is activating{waits}{'' if found.workers else ': no worker runs'}"
     if found.active is None:
         return "no node was ever active"
     who = f"node {found.active.node}, epoch {found.active.epoch}"
@@ -336,4 +357,7 @@ def _node_line(found: JournalStatus) -> str:
         case "active":
             return f"active: {who} (last seen {seen} ago)"
         case _:
+            roles = [line["role"] for line in found.nodes if line["name"] == found.active.node and not line["gone"]]
+            if roles:
+                return f"no node is active: {who}, wrote last {seen} ago, and reports that it is {roles[0]}"
             return f"no node is active: {who}, was last seen {seen} ago (dead, or cut off from Kafka)"

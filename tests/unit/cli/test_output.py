@@ -6,8 +6,10 @@ import json
 import logging
 import re
 import time
+from collections.abc import Sequence
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -168,12 +170,13 @@ def journal(
     active: LastActive | None = None,
     silent_after_ms: int = 6000,
     workers: int = 1,
+    nodes: Sequence[dict[str, Any]] = (),
     rows_missing: str = "",
 ) -> JournalStatus:
     members = [GroupMember("id", f"worker-{number}", "host", [("j.wal", 1), ("j.wal", 0)]) for number in range(workers)]
     identity = Identity(journal=JOURNAL, name="j")
     some = shards or [shard(0)]
-    return JournalStatus("j", identity, NOW_MS, active, silent_after_ms, some, members, rows_missing=rows_missing)
+    return JournalStatus("j", identity, NOW_MS, active, silent_after_ms, some, members, nodes, rows_missing=rows_missing)
 
 
 @pytest.mark.parametrize(
@@ -191,6 +194,27 @@ def test_the_active_node_is_told_from_its_last_frame(
     found = journal(active=active, silent_after_ms=silent_after_ms)
     assert found.node_state == to_json(found)["node"]["state"] == state
     assert says in notes(found)[0]
+
+
+@pytest.mark.parametrize(
+    ("role", "gone", "workers", "active", "state", "says"),
+    [
+        ("activating", False, 0, True, "activating", "n is activating and waits for shards 0: no worker runs"),
+        ("activating", False, 1, True, "activating", "n is activating and waits for shards 0"),
+        ("activating", False, 1, False, "activating", "n is activating"),
+        ("activating", True, 0, True, "silent", "(dead, or cut off from Kafka)"),
+        ("standby", False, 0, True, "silent", "wrote last 2.0 s ago, and reports that it is standby"),
+    ],
+)
+def test_a_node_that_reports_is_not_called_dead(
+    role: str, gone: bool, workers: int, active: bool, state: str, says: str
+) -> None:
+    node = {"name": "n", "role": role, "gone": gone, "last_failover": None, "recoveries": 0}
+    last = LastActive(4, "n", False) if active else None
+    found = journal(active=last, silent_after_ms=1000, workers=workers, nodes=[node])
+    assert found.node_state == state
+    assert notes(found)[0].startswith("no node is active: ")
+    assert notes(found)[0].endswith(says)
 
 
 def test_a_shard_is_told_with_its_lag_and_counts() -> None:
