@@ -59,7 +59,7 @@ def skip(
 ) -> None:
     """Skip the WAL record at which a shard is stopped.
 
-    The record's bytes are kept in the table, and `verify` keeps naming it.
+    The record's bytes are kept in the table, and `verify` keeps naming it without failing for it.
     """
     settings = chosen.settings()
     with opened_journal(settings) as (kafka, rows):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+from journal.words import counted
+
 _SHOWN_BYTES = 48
 
 _UNITS = ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
@@ -38,3 +40,8 @@ def printable(data: bytes, limit: int = _SHOWN_BYTES) -> str:
 def differences_left_out(count: int) -> str:
     """A line for people if `verify` counted differences that it did not name; it says how to see them all."""
     return f"{count:,} of the differences are not named here: --differences-max 0 names all"
+
+
+def records_skipped(count: int) -> str:
+    """A line for people on the records that an operator had skipped, which `verify` has named."""
+    return f"{counted(count, 'record')} that an operator had skipped: named above, and no difference"

@@ -12,6 +12,8 @@ KEPT_MAX = 100
 KEPT_ALL = sys.maxsize
 """Keeps all differences that fit into memory."""
 TEXT_MAX = 300
+_SKIPPED = "skipped"
+"""The sort of the records that an operator had skipped. They are named, but nobody has to mend them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,10 @@ class Differences:
     counts: Counter[str] = field(default_factory=Counter)
     kept: list[Difference] = field(default_factory=list)
 
+    def add_skip(self, offset: int) -> None:
+        """Name a record that an operator had skipped."""
+        self.add(_SKIPPED, f"offset {offset}", "a frame", "skipped by an operator")
+
     def add(self, what: str, key: str, expected: str, found: str) -> None:
         """Count one difference, and keep it if there is room for its sort."""
         self.counts[what] += 1
@@ -46,12 +52,17 @@ class Differences:
 
     @property
     def total(self) -> int:
-        return self.counts.total()
+        """Number of differences that are faults: all but the records that an operator had skipped."""
+        return self.counts.total() - self.skipped
+
+    @property
+    def skipped(self) -> int:
+        return self.counts[_SKIPPED]
 
     @property
     def left_out(self) -> int:
         """Number of differences that were counted and not kept."""
-        return self.total - len(self.kept)
+        return self.counts.total() - len(self.kept)
 
     def lines(self) -> list[str]:
         """Lines for people: the differences that were kept, and for each sort the number of others."""

@@ -82,6 +82,11 @@ class Report:
         return all(shard.agrees for shard in self.shards)
 
     @property
+    def skipped(self) -> int:
+        """Number of records that an operator had skipped."""
+        return sum(shard.differences.skipped for shard in self.shards)
+
+    @property
     def complete(self) -> bool:
         """Whether nothing was left unchecked."""
         return not any(shard.unchecked for shard in self.shards)
@@ -99,6 +104,7 @@ class Report:
             "agrees": self.agrees,
             "complete": self.complete,
             "differences": sum(shard.differences.total for shard in self.shards),
+            "skipped": self.skipped,
             "left_out": self.left_out,
             "shards": [shard.to_json() for shard in self.shards],
         }

@@ -111,7 +111,7 @@ class ShardFold:
         mark = self.state.mark
         mark.offset, mark.timestamp = offset, timestamp_ms
         mark.skipped += 1
-        self._differences.add("skipped", f"offset {offset}", "a frame", "skipped by an operator")
+        self._differences.add_skip(offset)
         try:
             frame, _ = parse_frame(value, self._journal_uuid, self._shard, self._shards)
         except NotAFrame:

@@ -473,9 +473,9 @@ def test_foreign_records_stop_their_shards_until_they_are_skipped(cli: Cli) -> N
     assert f"not in this state: WAL record {garbage} of shard 0, skipped by " in dumped.stderr
     shards = cli.json("status")["shards"]
     assert [(shard["skipped"], shard["stopped"]) for shard in shards] == [(1, None), (1, None)]
-    after = cli("verify")
-    assert after.returncode == 1
-    assert f"shard 0: skipped: offset {garbage}: expected a frame, found skipped by an operator" in after.stdout
+    after = cli.ok("verify")
+    assert f"shard 0: skipped: offset {garbage}: expected a frame, found skipped by an operator" in after
+    assert "2 records that an operator had skipped" in after
 
 
 def test_apply_that_waited_in_vain_names_what_its_shards_are_stopped_at(cli: Cli) -> None:

@@ -9,7 +9,7 @@ import typer
 from journal.cli.common import print_json, print_line
 from journal.cli.spark.session import further_parts, spark_session
 from journal.cli.tables import print_table
-from journal.cli.text import differences_left_out
+from journal.cli.text import differences_left_out, records_skipped
 from journal.config import Settings
 from journal.verify import Report
 
@@ -71,6 +71,8 @@ def _show_tables(report: Report) -> None:
             print_line(f"shard {shard.shard}: cannot check: {reason}")
     print_line(f"not compared: {_NOT_COMPARED}")
     frames, records = sum(each.wal_records for each in report.shards), sum(each.records for each in report.shards)
+    if report.skipped:
+        print_line(records_skipped(report.skipped))
     print_line(f"{len(report.shards)} shards, {frames:,} WAL records, {records:,} records")
     if report.agrees:
         print_line("the WAL and the tables agree" + ("" if report.complete else " where checked"))

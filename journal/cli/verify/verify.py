@@ -32,7 +32,7 @@ from journal.cli.common import (
 )
 from journal.cli.reading import ShownLoader, loaded_snapshot, opened_journal
 from journal.cli.script import prepared_line, record_line
-from journal.cli.text import differences_left_out
+from journal.cli.text import differences_left_out, records_skipped
 from journal.cli.verify.wal import WatchedWal
 from journal.config import Settings
 from journal.errors import (
@@ -94,8 +94,8 @@ def verify(
 ) -> None:
     """Check the tables and the loaded state against the WAL, with code that shares nothing with the engine.
 
-    It names differences and counts all of them; the exit code is 1 if there is one. It needs no worker and disturbs
-    nobody. With Spark, the tables are checked and the loaded state is not.
+    It names differences and counts all of them; the exit code is 1 if there is one. A record that `repair skip` has
+    skipped is named and is no difference. It needs no worker and disturbs nobody. With Spark, the tables are checked and the loaded state is not.
     """
     if not with_spark and (master is not None or archive is not None):
         raise ConfigError("--master and --archive go with --with-spark")
@@ -125,6 +125,8 @@ def summary(report: Report) -> list[str]:
     lines = [f"{len(shards)} shards, {frames:,} WAL records, {records:,} records"]
     if report.left_out:
         lines.append(differences_left_out(report.left_out))
+    if report.skipped:
+        lines.append(records_skipped(report.skipped))
     if report.agrees:
         lines.append("the WAL, the tables and the loaded state agree" + ("" if report.complete else " where checked"))
     else:

@@ -270,7 +270,7 @@ class _Audited:
                 self._differences.add("mark", field.name, _plain(expected), _plain(found))
         for offset in self.skipped:
             if offset <= self.mark.offset:
-                self._differences.add("skipped", f"offset {offset}", "a frame", "skipped by an operator")
+                self._differences.add_skip(offset)
 
     def _expected(self, name: str) -> Any:
         if name == "shard":

@@ -35,3 +35,17 @@ def test_how_many_differences_are_not_named_is_said_with_the_option_that_names_t
     assert (LEFT_OUT in printed.splitlines()) == told
     assert printed.count("kind 1") == 2 * kept_max
     assert "2,000 differences, 0 places" in printed
+
+
+def test_a_record_that_an_operator_had_skipped_is_named_and_makes_nobody_fail(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    differences = Differences(0)
+    differences.add_skip(3)
+    found = Report([ShardReport(0, 7, 0, 0, 8, 1000, differences)])
+    told = "1 record that an operator had skipped: named above, and no difference"
+    assert summary(found)[1:] == [told, "the WAL, the tables and the loaded state agree"]
+    with pytest.raises(typer.Exit) as ended:
+        show(found, as_json=False)
+    assert ended.value.exit_code == 0
+    assert told in capsys.readouterr().out.splitlines()

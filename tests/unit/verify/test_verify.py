@@ -227,6 +227,7 @@ def test_a_skipped_record_is_named_and_folded_past() -> None:
     assert report.differences.counts == {"skipped": 1}
     assert "offset 3: expected a frame, found skipped by an operator" in report.lines()[0]
     assert not report.findings
+    assert report.agrees
 
 
 def test_a_gap_is_found() -> None:
