@@ -531,6 +531,7 @@ def test_status_tells_of_a_journal_that_nobody_serves_and_of_its_lag(idle: Cli) 
     found = idle.json("status")
     assert (found["node"]["state"], found["workers"]) == ("none", [])
     assert "no worker is running" in idle.ok("status")
+    assert "no node is active; no worker has shards 0, 1" in idle.fails("status", "--check", code=3)
     with idle.worker() as worker:
         idle.ok("apply", "-", stdin='{"op":"add","id":2}\n')
         assert worker.terminate() == 0

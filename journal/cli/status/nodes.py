@@ -68,8 +68,10 @@ def node_row(line: dict[str, Any], now_ms: float) -> tuple[object, ...]:
     """A row of the table."""
     if line["gone"]:
         takes_over = "no: gone"
-    elif line["role"] in (Role.ACTIVE.value, Role.ACTIVATING.value):
+    elif line["role"] == Role.ACTIVE.value:
         takes_over = ""
+    elif line["role"] == Role.ACTIVATING.value:
+        takes_over = f"no: {line['role']}"  # its copy is lent to the activation, which makes it unfit
     else:
         takes_over = "yes, warm" if line["fit"] else f"no: {line['why_not'] or line['role']}"
     lag = f"{line['lag_offsets']:,} ({duration(line['lag_seconds'])})" if line["lag_offsets"] else "0"

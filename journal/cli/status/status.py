@@ -18,10 +18,12 @@ from journal.cli.common import (
     JsonOption,
     StepProgress,
     journal_command,
+    print_error,
     print_json,
     print_line,
 )
 from journal.cli.reading import opened_journal
+from journal.cli.status.health import UNHEALTHY, problems
 from journal.cli.status.nodes import NODE_COLUMNS, failover_note, node_lines, node_row, recovery_notes
 from journal.cli.status.routes import route_notes, route_stop
 from journal.cli.status.rows import NOT_WANTED, CountedRows, ShardRows, counted_rows
@@ -122,6 +124,12 @@ class JournalStatus:
         return min(names, key=lambda name: self.active is None or name != self.active.node, default="")
 
     @property
+    def problems(self) -> list[str]:
+        """What `status --check` calls wrong, a line each."""
+        stopped = [shard.shard for shard in self.shards if shard.stop or shard.route_stop]
+        return problems(self.node_state, self.workers, len(self.shards), stopped)
+
+    @property
     def not_activated(self) -> list[int]:
         """The shards that the node of the newest epoch waits for while it activates."""
         if self.active is None or self.active.node != self.activating:
@@ -139,8 +147,18 @@ RowsOption = Annotated[
 ]
 
 
+CheckOption = Annotated[
+    bool,
+    typer.Option(
+        "--check", help="End with exit code 3 if no node is active, a shard has no worker, or a shard is stopped."
+    ),
+]
+
+
 @journal_command
-def status(chosen: Chosen, count_rows: RowsOption = None, as_json: JsonOption = False) -> None:
+def status(
+    chosen: Chosen, count_rows: RowsOption = None, check: CheckOption = False, as_json: JsonOption = False
+) -> None:
     """Show where each shard stands, the nodes, the last failover, the workers, and what is stopped. It needs
     no worker."""
     settings = chosen.settings()
@@ -152,6 +170,9 @@ def status(chosen: Chosen, count_rows: RowsOption = None, as_json: JsonOption = 
         print_json(to_json(found))
     else:
         print_status(found)
+    if check and found.problems:
+        print_error(f"unhealthy: {'; '.join(found.problems)}")
+        raise typer.Exit(UNHEALTHY)
 
 
 # ---- reading -----------------------------------------------------------------------------------------------
@@ -229,6 +250,7 @@ def to_json(found: JournalStatus) -> dict[str, Any]:
     return {
         "journal": found.journal,
         "uuid": found.identity.journal.hex(),
+        "problems": found.problems,
         "node": {
             "state": found.node_state,
             "name": active.node if active else None,

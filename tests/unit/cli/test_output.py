@@ -217,6 +217,16 @@ def test_a_node_that_reports_is_not_called_dead(
     assert notes(found)[0].endswith(says)
 
 
+def test_what_is_wrong_with_a_journal_is_told_apart_from_the_text() -> None:
+    active = LastActive(3, "n", False)
+    assert journal(shard(0), shard(1), active=active).problems == []
+    stop = Stop(12, "not a frame", None, None)
+    found = journal(shard(0, stop=stop), shard(1), shard(2), active=active, silent_after_ms=1000)
+    wrong = ["no node is active", "no worker has shards 2", "shards 0 are stopped"]
+    assert found.problems == to_json(found)["problems"] == wrong
+    assert "no worker has shards 0" in journal(active=active, workers=0).problems
+
+
 def test_a_shard_is_told_with_its_lag_and_counts() -> None:
     line = to_json(journal(shard(0, ahead_since=START_MS + 97_500, newest=9)))["shards"][0]
     assert (line["lag_frames"], line["lag_seconds"], line["lso_lag"]) == (2, 2.5, 2)
