@@ -267,6 +267,9 @@ class JournalHost(Service):
     def nodes(self) -> Sequence[NodeStatus]:
         return self._reports.nodes()
 
+    def awaited_node(self) -> str:
+        return self._reports.awaited_node()
+
 
 class AgentShell(WorkerShell):
     """The worker's shell, together with the change agents of the same shards."""

@@ -48,6 +48,12 @@ class NodeReports:
         """The last report of each node; empty if the reports cannot be read now."""
         return [row.status for _, row in sorted(self._newest().nodes.items())]
 
+    def awaited_node(self) -> str:
+        """The node that should be writing: that of the newest epoch. Empty if it left in order, or is not known now."""
+        rows = self._newest()
+        left = rows.released is not None and rows.released.epoch == rows.epoch.epoch
+        return "" if left else rows.epoch.node
+
     def _newest(self) -> ControlRows:
         with self._lock:
             if self._clock() - self._read_at >= KEPT_S:
@@ -92,8 +98,13 @@ _NODE_METRICS: tuple[tuple[str, str, Callable[[NodeStatus], int]], ...] = (
 )
 
 
-def node_metrics(nodes: Sequence[NodeStatus]) -> Iterator[tuple[str, str, str, list[Sample]]]:
+def node_metrics(nodes: Sequence[NodeStatus], now_ms: float) -> Iterator[tuple[str, str, str, list[Sample]]]:
     """Metrics of nodes: name, type, description and samples. Counts are since the node's last activation began."""
+    active: list[Sample] = [
+        ({"node": node.name}, float(node.role == "active" and now_ms - node.timestamp <= 2 * node.report_ms))
+        for node in nodes
+    ]
+    yield "node_active", "gauge", "1 while the node reports that it is active, and its report is not late.", active
     for name, about, value in _NODE_METRICS:
         yield f"node_{name}", "counter", about, [({"node": node.name}, float(value(node))) for node in nodes]
 

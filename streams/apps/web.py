@@ -30,6 +30,9 @@ T = TypeVar("T")
 
 METRICS_TYPE = "text/plain; version=0.0.4"
 
+STILL_S = 30.0
+"""How old the newest applied frame may be while a node should be active."""
+
 LIMIT_DIGITS_MAX = 9
 """The most digits in the number of messages that a request may ask for."""
 
@@ -78,6 +81,9 @@ class Watched(Protocol):
     def nodes(self) -> Sequence[NodeStatus]:
         """The last report of each node; empty if none is known now. It may wait for Kafka."""
 
+    def awaited_node(self) -> str:
+        """The node that should be writing; empty if there is none, or if it is not known now. It may wait for Kafka."""
+
 
 class PageView(View):
     """A page that asks the view. If the view cannot answer, the page gives the reason."""
@@ -96,7 +102,7 @@ def add_routes(page: Page, view: GlobalView | None, watched: Watched) -> None:
 
     @page("/health")
     async def health(web: View, request: Request) -> Response:
-        status, body = health_of(view, watched)
+        status, body = await _in_thread(lambda: health_of(view, watched))
         return web.json(body, status=status)
 
     @page("/metrics")
@@ -182,7 +188,10 @@ def transaction_json(found: TransactionView) -> dict[str, Any]:
 
 def health_of(view: GlobalView | None, watched: Watched) -> Answer:
     """The result of `/health`. It is 200 if the worker runs, no shard is stopped or waiting, no agent is held up, no
-    Faust agent has failed, no service and no standby copy has ended, and the view follows; else 503."""
+    Faust agent has failed, no service and no standby copy has ended, and the view follows; else 503.
+
+    A service with shards of its own is healthy also while the tables stand still: whoever restarted it then would take
+    away the worker for which a new active node waits."""
     standstill, stopped, waiting = watched.standstill(), watched.stopped_shards(), watched.waiting_shards()
     troubles, of_faust, standby = watched.agent_troubles(), watched.faust_troubles(), watched.standby_ended()
     body: dict[str, Any] = {
@@ -197,10 +206,27 @@ def health_of(view: GlobalView | None, watched: Watched) -> Answer:
     fit = True
     if view is not None:
         fitness = view.fitness()
-        fit = fitness.fit
+        still = standing_still(view, watched)
+        fit = fitness.fit and not (still and not watched.shard_states())
+        body["journal"] = {"applied_age_seconds": _applied_age_s(view), "standstill": still or None}
         body["view"] = {"fit": fit, "why_not": fitness.why_not or None, "lag_seconds": fitness.lag_ms / 1000}
     healthy = fit and not (standstill or stopped or waiting or standby or troubles or of_faust)
     return (200 if healthy else 503), {"healthy": healthy, **body}
+
+
+def standing_still(view: GlobalView, watched: Watched) -> str:
+    """Why the tables should not be as old as they are; empty if they are not old, or no node should be writing. An
+    active node writes several times in `STILL_S`, and the marks of the tables show it."""
+    age_s = _applied_age_s(view)
+    if age_s is None or age_s < STILL_S or not (node := watched.awaited_node()):
+        return ""
+    return f"nothing has come into the tables for {age_s:.0f} s: node {node} writes nothing, or no worker applies it"
+
+
+def _applied_age_s(view: GlobalView) -> float | None:
+    """The age of the newest frame that the view's tables have; None if they have none."""
+    newest = max((mark.timestamp for mark in view.marks().values()), default=0)
+    return round(view.age_s(newest), 3) if newest else None
 
 
 # ---- for Prometheus ------------------------------------------------------------------------------------------------
@@ -241,7 +267,7 @@ def metric_lines(view: GlobalView | None, watched: Watched) -> Iterable[str]:
     )
     if routes := watched.routes():
         yield from _route_metrics(routes)
-    for metric in node_metrics(watched.nodes()):
+    for metric in node_metrics(watched.nodes(), wall_ms()):
         yield from _metric(*metric)
     if (sources := watched.sources()) is not None:
         for metric in source_metrics(sources, wall_ms()):
@@ -302,6 +328,9 @@ def _view_metrics(view: GlobalView) -> Iterable[str]:
     fitness, marks = view.fitness(), {shard: mark for shard, mark in view.marks().items() if mark.offset >= 0}
     yield from _metric("view_up", "gauge", "1 while the view follows the tables.", [({}, float(fitness.fit))])
     yield from _metric("view_lag_seconds", "gauge", "How far the view is behind.", [({}, fitness.lag_ms / 1000)])
+    if (age_s := _applied_age_s(view)) is not None:
+        about = "Age of the newest applied frame. It grows while no node is active, or no worker runs."
+        yield from _metric("view_applied_age_seconds", "gauge", about, [({}, age_s)])
     for name, kind, about, value in _SHARD_METRICS:
         yield from _metric(name, kind, about, [({"shard": shard}, value(mark)) for shard, mark in marks.items()])
     if not fitness.fit:

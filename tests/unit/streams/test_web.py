@@ -15,11 +15,12 @@ from faust.web import View
 
 from journal.config import Settings
 from journal.errors import DeadlineError, QueueMissingError, StateError
+from journal.process.clocks import wall_ms
 from journal.v1.journal_pb2 import Mark, NodeStatus, RoutesReport, SourcesReport
 from loaders.queues import QueueLoader
 from streams.apps.factory import make_app
 from streams.apps.view import GlobalView
-from streams.apps.web import add_routes, health_of, metric_lines
+from streams.apps.web import add_routes, health_of, metric_lines, standing_still
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.kafka import SimulatedKafka
 from tests.simulation.timeline import Timeline
@@ -39,7 +40,9 @@ class WebService:
         troubles: tuple[tuple[str, int, str], ...] = (),
         faust: Mapping[str, str] | None = None,
         standby: Mapping[int, str] | None = None,
+        awaited: str = "",
     ) -> None:
+        self._awaited = awaited
         self._stopped = stopped or {}
         self._waiting = waiting or {}
         self._standstill = standstill
@@ -48,7 +51,7 @@ class WebService:
         self._standby = standby or {}
 
     def shard_states(self) -> Mapping[int, str]:
-        return {0: "running", 1: "recovering"}
+        return {} if self._awaited else {0: "running", 1: "recovering"}
 
     def stopped_shards(self) -> Mapping[int, str]:
         return self._stopped
@@ -78,7 +81,12 @@ class WebService:
         return None
 
     def nodes(self) -> Sequence[NodeStatus]:
-        return []
+        now_ms = int(wall_ms())
+        late = NodeStatus(name="late", role="active", timestamp=now_ms - 60_000, report_ms=1000)
+        return [NodeStatus(name="one", role="active", timestamp=now_ms, report_ms=60_000), late]
+
+    def awaited_node(self) -> str:
+        return self._awaited
 
 
 class Pages:
@@ -192,6 +200,26 @@ def test_an_agent_that_is_fine_again_is_a_0_and_one_that_fails_in_two_ways_fails
         'kafka_journal_agent_shards_failing{agent="fine"} 0',
         'kafka_journal_agent_shards_failing{agent="broken"} 2',
     } <= lines
+
+
+@pytest.mark.parametrize(
+    ("awaited", "age_ms", "told"), [("one", 60_000, True), ("one", 1000, False), ("", 60_000, False)]
+)
+def test_a_view_says_that_no_node_or_no_worker_does_anything(awaited: str, age_ms: int, told: bool) -> None:
+    view, service = view_of_nothing(), WebService(awaited=awaited)
+    view.seen({0: Mark(shard=0, offset=7, timestamp=int(wall_ms()) - age_ms)})
+    said = standing_still(view, service)
+    assert said.endswith("node one writes nothing, or no worker applies it") == bool(said) == told
+    body = health_of(view, service)[1]
+    assert (body["journal"]["standstill"] is not None) == told
+    (age,) = [line for line in metric_lines(view, service) if line.startswith("kafka_journal_view_applied_age")]
+    assert float(age.split()[1]) >= age_ms / 1000
+
+
+def test_the_active_node_is_the_one_whose_report_is_not_late() -> None:
+    assert {'kafka_journal_node_active{node="one"} 1', 'kafka_journal_node_active{node="late"} 0'} <= set(
+        metric_lines(None, WebService())
+    )
 
 
 def test_nothing_is_told_of_a_shard_whose_copy_is_being_built() -> None:
