@@ -143,6 +143,8 @@ def test_a_row_makes_the_active_node_hand_over(active_and_standby: Pair, setting
     refused = run_command("node", "hand-over", "--to", "nobody", env=env)
     assert (refused.returncode, "there is no node nobody" in refused.stderr) == (1, True)
     assert run_command("node", "hand-over", "--to", "first", env=env).returncode == 0
+    again = run_command("node", "hand-over", "--to", "first", env=env)
+    assert (again.returncode, "active already" in again.stdout) == (0, True)
     again = first.wait_for("active")
     assert set(again["ids"]) == first.written() | second.written()
 

@@ -26,6 +26,7 @@ from loaders.node.liveness import (
     could_take_over,
     fit_standbys,
     is_gone,
+    is_writing,
     last_active,
     newest_report_ms,
 )
@@ -37,8 +38,16 @@ _POLL_S = 0.1
 _ACTIVATION_S = 30.0
 
 
-def ask_for_hand_over(settings: Settings, to: str) -> NodeStatus:
-    """The name of the node that took over, once it is active.
+class HandedOver(NamedTuple):
+    """The node that is active after a hand-over was asked for, and whether it was active before."""
+
+    node: str
+    epoch: int
+    was_active: bool = False
+
+
+def ask_for_hand_over(settings: Settings, to: str) -> HandedOver:
+    """The node that took over, once it is active; or `to` at once, if that is the active node.
 
     Raises NotActiveError if no node is active, StateError if no node could take over, and DeadlineError if none did in
     time.
@@ -50,13 +59,15 @@ def ask_for_hand_over(settings: Settings, to: str) -> NodeStatus:
     ):
         rows.catch_up(timeout_s)
         active = _wait_until_possible(kafka, rows, settings, to)
+        if active.node == to:
+            return HandedOver(to, active.epoch, was_active=True)
         _ask(kafka, settings, rows.rows, active, to, timeout_s)
         until = time.monotonic() + settings.handover_timeout_ms / 1000 + _ACTIVATION_S
         while time.monotonic() < until:
             rows.poll(_POLL_S)
             found = next_active(rows.rows, active)
             if found is not None:
-                return found
+                return HandedOver(found.name, found.epoch)
     raise DeadlineError(f"node {active.node} was asked and did not hand over in time: kafka-journal status says more")
 
 
@@ -108,8 +119,6 @@ def obstacle(rows: ControlRows, active: LastActive, to: str, members: Members) -
     """Why `active` cannot hand over to the node `to` (empty: to anybody) now; None if it can."""
     others = {name: row for name, row in sorted(rows.nodes.items()) if name != active.node}
     known = ", ".join(sorted({active.node, *others}))
-    if to == active.node:
-        return Obstacle(f"node {to} is active already")
     if to and to not in others:
         return Obstacle(f"there is no node {to}: the nodes are {known}")
     now_ms = newest_report_ms(rows)
@@ -130,8 +139,8 @@ def _standing(row: NodeRow, now_ms: float) -> str:
 
 
 def _wait_until_possible(kafka: Kafka, rows: ControlWatcher, settings: Settings, to: str) -> LastActive:
-    """The active node, once it can hand over. Raises NotActiveError and StateError, at once unless the obstacle may
-    pass by itself."""
+    """The active node, once it can hand over, or if it is `to` itself. Raises NotActiveError and StateError, at once
+    unless the obstacle may pass by itself."""
     until = time.monotonic() + settings.node_report_ms / 1000
     group, timeout_s = node_group(settings.journal), settings.request_timeout_ms / 1000
     with closing(kafka.cluster()) as cluster:
@@ -139,6 +148,9 @@ def _wait_until_possible(kafka: Kafka, rows: ControlWatcher, settings: Settings,
             active = last_active(rows.rows)
             if active is None or active.released:
                 raise NotActiveError(f"no node of {called(settings.journal)} is active: a standby takes over by itself")
+            if active.node == to:
+                _require_writing(kafka, settings, rows.rows, active)
+                return active
             members = {member.client_id for member in cluster.group_members(group, timeout_s)}
             found = obstacle(rows.rows, active, to, members)
             if found is None:
@@ -146,6 +158,13 @@ def _wait_until_possible(kafka: Kafka, rows: ControlWatcher, settings: Settings,
             if not found.may_pass or time.monotonic() >= until:
                 raise StateError(found.why)
             rows.poll(_POLL_S)
+
+
+def _require_writing(kafka: Kafka, settings: Settings, rows: ControlRows, active: LastActive) -> None:
+    """Raises NotActiveError if the node of the newest epoch writes nothing, as it is then not active any more."""
+    shards, watch_s = rows.require_identity(settings.journal).shards, active.silence_s(settings.fence_check_ms / 1000)
+    if not is_writing(kafka, settings.journal, shards, clock=time.monotonic, pause=time.sleep, watch_s=watch_s):
+        raise NotActiveError(f"node {active.node} has the newest epoch, {active.epoch}, and writes nothing")
 
 
 def _ask(kafka: Kafka, settings: Settings, rows: ControlRows, active: LastActive, to: str, timeout_s: float) -> None:

@@ -188,6 +188,7 @@ def hand_over(chosen: Chosen, to: ToOption = "", as_json: JsonOption = False) ->
     found = ask_for_hand_over(chosen.settings(), to)
     took_s = round(time.monotonic() - began, 3)
     if as_json:
-        print_json({"node": found.name, "epoch": found.epoch, "took_seconds": took_s})
+        print_json({"node": found.node, "epoch": found.epoch, "took_seconds": took_s, "was_active": found.was_active})
     else:
-        print_facts("handed over", {"active": found.name, "epoch": found.epoch, "took": f"{took_s:.1f} s"})
+        title = "active already" if found.was_active else "handed over"
+        print_facts(title, {"active": found.node, "epoch": found.epoch, "took": f"{took_s:.1f} s"})

@@ -55,7 +55,6 @@ def test_a_fit_standby_in_the_group_can_take_over(to: str) -> None:
 @pytest.mark.parametrize(
     ("to", "found"),
     [
-        ("asked", Obstacle("node asked is active already")),
         ("nobody", Obstacle("there is no node nobody: the nodes are asked, building, fit")),
         ("building", Obstacle("building is not fit to take over from asked: building is building its copy")),
     ],
