@@ -104,6 +104,8 @@ class NodeLife:
         self._critical: list[JournalError] = []
         self._membership: Membership | None = None
         self._join_at = 0.0
+        self._namesake = ("", 0)
+        """Host and pid of the node with this one's name that was warned of last."""
 
     def end_activation(self) -> None:
         """End the activation under way, whatever it waits for, and load nothing more. `stop` must be set before."""
@@ -126,11 +128,11 @@ class NodeLife:
         """Live until `stop` is set."""
         reason = "asked to stop"
         try:
-            self._warn_of_namesake()
             self._copy.follow(self._owner.loader)
             self._stand_by("started")
             while not self._stop.is_set():
                 self._outlook.wait(self._surroundings.turn_s)
+                self._warn_of_namesake()
                 self._act(self._decide())
                 self._report(due=True)
         except Exception as error:
@@ -140,7 +142,8 @@ class NodeLife:
 
     def _warn_of_namesake(self) -> None:
         other = self._outlook.namesake()
-        if other is not None:
+        if other is not None and (other.host, other.pid) != self._namesake:
+            self._namesake = (other.host, other.pid)
             who = f"{other.name} reported from {other.host}, pid {other.pid}"
             log.warning("a node %s not long ago: unless that was this one's last life, names must differ", who)
 

@@ -8,6 +8,8 @@ while has only old rows when it goes on, so it asks for the rows as of now.
 from __future__ import annotations
 
 import logging
+import os
+import socket
 from collections.abc import Callable
 from typing import Protocol
 
@@ -269,7 +271,9 @@ class Outlook:
         """Another running node with this node's name, if the rows show one. This uses the machine's clock, because the
         brokers' time is unknown before this node's first report."""
         row = self.rows.nodes.get(self._settings.node)
-        return None if row is None or is_gone(row, self._wall_ms()) else row.status
+        if row is None or (row.status.host, row.status.pid) == (socket.gethostname(), os.getpid()):
+            return None
+        return None if is_gone(row, self._wall_ms()) else row.status
 
     def close(self) -> None:
         self._drop_watcher()

@@ -41,6 +41,7 @@ def _line(row: NodeRow, now_ms: float, members: Members) -> dict[str, Any]:
         "lag_offsets": status.lag_offsets,
         "lag_seconds": status.lag_ms / 1000,
         "preferred": status.preferred,
+        "members": None if members is None else list(members).count(status.name),
         "last_seen_seconds": round(max(0.0, now_ms - timestamp) / 1000, 3),
         "host": status.host,
         "pid": status.pid,
@@ -85,6 +86,16 @@ def node_row(line: dict[str, Any], now_ms: float) -> tuple[object, ...]:
         f"{duration(line['last_seen_seconds'])} ago",
         line["reason"],
     )
+
+
+def namesake_notes(lines: Sequence[dict[str, Any]]) -> list[str]:
+    """Notes on names that several members of the nodes' group have. Each name has one row, of whoever reported last."""
+    return [
+        f"{line['members']} nodes are named {line['name']}, and the table shows the one that reported last: names must "
+        "differ, unless one of them has just died"
+        for line in lines
+        if line["members"] is not None and line["members"] > 1
+    ]
 
 
 def recovery_notes(lines: Sequence[dict[str, Any]]) -> list[str]:

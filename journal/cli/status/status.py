@@ -24,7 +24,14 @@ from journal.cli.common import (
 )
 from journal.cli.reading import opened_journal
 from journal.cli.status.health import UNHEALTHY, problems
-from journal.cli.status.nodes import NODE_COLUMNS, failover_note, node_lines, node_row, recovery_notes
+from journal.cli.status.nodes import (
+    NODE_COLUMNS,
+    failover_note,
+    namesake_notes,
+    node_lines,
+    node_row,
+    recovery_notes,
+)
 from journal.cli.status.routes import route_notes, route_stop
 from journal.cli.status.rows import NOT_WANTED, CountedRows, ShardRows, counted_rows
 from journal.cli.status.shard_stops import stop_lines
@@ -187,7 +194,7 @@ def read_status(
     cluster = kafka.cluster()
     try:
         workers = cluster.group_members(worker_group(settings.journal), timeout_s)
-        members = {member.client_id for member in cluster.group_members(node_group(settings.journal), timeout_s)}
+        members = [member.client_id for member in cluster.group_members(node_group(settings.journal), timeout_s)]
     finally:
         cluster.close()
     marks = MarkReader(kafka, table_topic(settings.journal), time.monotonic)
@@ -344,6 +351,7 @@ def notes(found: JournalStatus) -> list[str]:
     failover = failover_note(found.nodes, found.now_ms)
     if failover is not None:
         lines.append(failover)
+    lines += namesake_notes(found.nodes)
     lines += recovery_notes(found.nodes)
     for worker in found.workers:
         shards = ", ".join(str(shard) for shard in sorted(shard for _, shard in worker.partitions)) or "none"
@@ -368,7 +376,8 @@ def notes(found: JournalStatus) -> list[str]:
 def _node_line(found: JournalStatus) -> str:
     if found.node_state == "activating":
         waits = f" and waits for shards {first_few(found.not_activated)}" if found.not_activated else ""
-        return f"no node is active: {found.activating} is activating{waits}{'' if found.workers else ': no worker runs'}"
+        missing = "" if found.workers else ": no worker runs"
+        return f"no node is active: {found.activating} is activating{waits}{missing}"
     if found.active is None:
         return "no node was ever active"
     who = f"node {found.active.node}, epoch {found.active.epoch}"

@@ -95,7 +95,8 @@ def verify(
     """Check the tables and the loaded state against the WAL, with code that shares nothing with the engine.
 
     It names differences and counts all of them; the exit code is 1 if there is one. A record that `repair skip` has
-    skipped is named and is no difference. It needs no worker and disturbs nobody. With Spark, the tables are checked and the loaded state is not.
+    skipped is named and is no difference. It needs no worker and disturbs nobody. With Spark, the tables are checked
+    and the loaded state is not.
     """
     if not with_spark and (master is not None or archive is not None):
         raise ConfigError("--master and --archive go with --with-spark")

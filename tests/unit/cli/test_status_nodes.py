@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from journal.cli.status.nodes import NODE_COLUMNS, failover_note, node_lines, node_row, recovery_notes
+from journal.cli.status.nodes import NODE_COLUMNS, failover_note, namesake_notes, node_lines, node_row, recovery_notes
 from journal.topics.control_rows import ControlRows, NodeRow
 from journal.v1.journal_pb2 import Failover, NodeStatus
 
@@ -58,6 +58,13 @@ def test_nodes_are_lines_by_name_with_what_their_last_failover_took() -> None:
     assert found[0]["last_failover"]["total_ms"] == 68
     assert found[0]["last_failover"]["silence_ms"] == 2100
     assert (found[1]["lag_offsets"], found[1]["lag_seconds"], found[1]["last_failover"]) == (7, 1.5, None)
+
+
+def test_two_nodes_of_one_name_are_told() -> None:
+    found = node_lines(rows(node("a", "active"), node("b", "standby")), NOW_MS, ["a", "b", "b"])
+    assert [line["members"] for line in found] == [1, 2]
+    (note,) = namesake_notes(found)
+    assert note.startswith("2 nodes are named b, and the table shows the one that reported last")
 
 
 def test_a_row_of_the_table_says_who_takes_over_and_who_does_not() -> None:

@@ -251,6 +251,14 @@ def test_the_active_node_deletes_the_reports_of_nodes_that_are_long_gone(scene: 
         wait_until(lambda: scene.rows().nodes.keys() == {ME})
 
 
+def test_a_node_warns_of_another_one_with_its_name_that_comes_later(
+    scene: Scene, running: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    twin = NodeStatus(name=ME, role=Role.STANDBY.value, host="elsewhere", pid=7, report_ms=60_000)
+    scene.write(control_topic("j"), node_key(ME), twin)
+    wait_until(lambda: "a node me reported from elsewhere, pid 7" in caplog.text)
+
+
 # ---- handing over --------------------------------------------------------------------------------------------------
 
 

@@ -314,7 +314,7 @@ def test_a_standby_says_who_is_active_and_answers_for_itself(node: NodeUnderTest
         assert client.status() == {"node": "one", "role": "standby", "epoch": 1, "reason": "cut off"}
         assert client.hand_over("two") == {"to": "two"}
         node.role, node.active_node = Role.FENCED, "one"
-        with pytest.raises(NotActiveError, match="node one of journal orders is fenced, not active: cut off$"):
+        with pytest.raises(NotActiveError, match=r"node one of journal orders is fenced, not active: cut off$"):
             client.queues()
         node.role = Role.ACTIVE
         assert len(client.queues().queues) == 1
