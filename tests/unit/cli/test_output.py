@@ -7,17 +7,19 @@ import logging
 import re
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+from aiokafka.errors import GroupLoadInProgressError  # type: ignore[import-untyped]
 from rich.console import Console
 
 from journal.cli import common
 from journal.cli.common import exit_codes, print_json, print_line, print_note, shown_if_long
-from journal.cli.logs import JsonLines, LogLines
+from journal.cli.logs import JsonLines, LogLines, SeldomAgain
 from journal.cli.operations.in_doubt import in_doubt, summary
 from journal.cli.repair import record_facts
 from journal.cli.status.rows import ShardRows
@@ -137,6 +139,23 @@ def test_a_step_that_takes_long_is_shown_on_a_terminal(long: bool, monkeypatch: 
     assert ("Kafka" in terminal.getvalue()) == long
 
 
+def test_aiokafka_says_the_same_seldom_and_we_always() -> None:
+    clock = iter([1.0, 2.0, 3.0, 70.0])
+    seldom = SeldomAgain(lambda: next(clock))
+
+    def passes(name: str, message: str, *arguments: object, error: Exception | None = None) -> bool:
+        found = (type(error), error, None) if error else None
+        return bool(seldom.filter(logging.LogRecord(name, logging.ERROR, "", 0, message, arguments, found)))
+
+    assert passes("aiokafka", "Unable connect to node with id %s", 1)
+    assert not passes("aiokafka", "Unable connect to node with id %s", 2)
+    assert passes("aiokafka", "Unable to update metadata from %s", [1])
+    assert all(passes("journal.wal.writer", "fenced") for _ in range(3))
+    assert passes("asyncio", "never retrieved", error=ValueError())
+    assert not passes("asyncio", "never retrieved", error=GroupLoadInProgressError())
+    assert passes("aiokafka", "Unable connect to node with id %s", 1)
+
+
 def test_json_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     print_json({"a": [1, None]})
     assert capsys.readouterr().out == '{"a": [1, null]}\n'
@@ -176,7 +195,8 @@ def journal(
     members = [GroupMember("id", f"worker-{number}", "host", [("j.wal", 1), ("j.wal", 0)]) for number in range(workers)]
     identity = Identity(journal=JOURNAL, name="j")
     some = shards or [shard(0)]
-    return JournalStatus("j", identity, NOW_MS, active, silent_after_ms, some, members, nodes, rows_missing=rows_missing)
+    found = JournalStatus("j", identity, NOW_MS, active, silent_after_ms, some, members, nodes)
+    return replace(found, rows_missing=rows_missing)
 
 
 @pytest.mark.parametrize(
@@ -209,7 +229,7 @@ def test_the_active_node_is_told_from_its_last_frame(
 def test_a_node_that_reports_is_not_called_dead(
     role: str, gone: bool, workers: int, active: bool, state: str, says: str
 ) -> None:
-    node = {"name": "n", "role": role, "gone": gone, "last_failover": None, "recoveries": 0}
+    node = {"name": "n", "role": role, "gone": gone, "members": 1, "last_failover": None, "recoveries": 0}
     last = LastActive(4, "n", False) if active else None
     found = journal(active=last, silent_after_ms=1000, workers=workers, nodes=[node])
     assert found.node_state == state
