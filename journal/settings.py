@@ -14,6 +14,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from journal.limits import NODE_BYTES_MAX, VIRTUAL_SHARDS, Limits
 from journal.process.addresses import parse_addresses
+from journal.process.commands import note_servers
 from journal.process.directories import STATE, user_directory
 
 PREFIX = "KAFKA_JOURNAL_"
@@ -140,6 +141,8 @@ class JournalSettings(BaseSettings):
 
     @model_validator(mode="after")
     def _relations_hold(self) -> Self:
+        default = type(self).model_fields["bootstrap_servers"].default
+        note_servers(self.journal, "" if self.bootstrap_servers == default else self.bootstrap_servers)
         if self.min_insync > self.replication:
             raise ValueError("min_insync is larger than replication: nothing could be written")
         if self.fence_check_ms >= self.transaction_timeout_ms:

@@ -35,6 +35,11 @@ def counted(count: int, thing: str, things: str = "") -> str:
     return f"{count:,} {thing if count == 1 else things or thing + 's'}"
 
 
+def counted_are(count: int, thing: str, things: str = "") -> str:
+    """A number of things with its verb: 1 record is, 2 records are."""
+    return f"{counted(count, thing, things)} {'is' if count == 1 else 'are'}"
+
+
 def called(journal: str) -> str:
     """A journal's name in a sentence. The default name says no more than the word."""
     return "the journal" if journal == "journal" else f"journal {journal}"

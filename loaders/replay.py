@@ -24,6 +24,7 @@ from journal.append.completion import Completion
 from journal.append.operations import PlainOperation
 from journal.errors import LockedError, RecordExistsError, RowError, TransactionPreparedError
 from journal.limits import OPERATION_OVERHEAD_BYTES, Limits
+from journal.process.commands import command
 from journal.v1.journal_pb2 import ADD, DELETE, UPDATE, OperationType, Replay
 from journal.v1.store_pb2 import Binding, Message, RecordKind, UpdateKind
 from journal.wire.ids import SHARD_MASK, make_id, sequence_of
@@ -226,7 +227,7 @@ class Replaying:
         elif missing := Counter(staged) - there.operations:
             raise TransactionPreparedError(
                 f"transaction {tx} is in doubt in the target by another replay, without {missing.total()} operations "
-                "that this one would prepare: settle it first (`kafka-journal tx list`)"
+                f"that this one would prepare: settle it first (`{command('tx list')}`)"
             )
         else:
             self._append([kept])
@@ -366,4 +367,4 @@ def _size(operation: PlainOperation) -> int:
 
 
 def _locked(error: LockedError) -> LockedError:
-    return LockedError(f"{error}: a transaction in doubt in the target holds it; settle it (`kafka-journal tx list`)")
+    return LockedError(f"{error}: a transaction in doubt in the target holds it; settle it (`{command('tx list')}`)")

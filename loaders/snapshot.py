@@ -24,6 +24,7 @@ from journal.fold.rows import Change
 from journal.kafka.ports import Kafka
 from journal.load.loading import LoadCounts, Loader, load
 from journal.process.clocks import Clock
+from journal.process.commands import command
 from journal.table.replica import Replica
 from journal.topics.names import wal_topic
 from journal.v1.journal_pb2 import Identity, Mark
@@ -133,7 +134,8 @@ def _require_one_epoch(journal: str, folds: Mapping[int, Fold]) -> None:
 def _stale(journal: str, shard: int, why: str) -> StaleReadError:
     return StaleReadError(
         f"{wal_topic(journal)}[{shard}] {why}: a leader that was deposed has answered, or the WAL has lost its end. "
-        f"Try again; kafka-journal verify -j {journal} says what is lost, and dump without --now what the tables have"
+        f"Try again; {command('verify', journal=journal)} says what is lost, "
+        "and dump without --now what the tables have"
     )
 
 
@@ -160,6 +162,6 @@ def _fold_to(wal: WalReader, fold: Fold, journal: str, group: int, end: int, tim
         if size > bytes_left:
             raise FullError(
                 f"the tables are more than {OVERLAY_BYTES_MAX} bytes behind the WAL: run a worker "
-                f"(kafka-journal worker -j {journal}), then try again"
+                f"({command('worker', journal=journal)}), then try again"
             )
     return size

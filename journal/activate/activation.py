@@ -44,6 +44,7 @@ from journal.load.accepted_load import load_stored
 from journal.load.loading import LoadCounts, Loader
 from journal.process.background import InBackground, at_once
 from journal.process.clocks import Timing
+from journal.process.commands import command
 from journal.process.progress import Progress
 from journal.table.replica import Replica
 from journal.topics.control_reading import control_lost
@@ -230,7 +231,8 @@ class Activation:
         return GateTimeoutError(
             f"{len(waiting)} of {config.shards} shards did not reach epoch {epoch} in {self._gate_s:g} s; "
             f"shard {shard} stands at epoch {mark.epoch}, WAL offset {mark.offset} of {end}: is a worker running? "
-            f"(kafka-journal worker -j {config.journal}; kafka-journal status -j {config.journal} says what it met)"
+            f"({command('worker', journal=config.journal)}; "
+            f"{command('status', journal=config.journal)} says what it met)"
         )
 
     # ---- load ------------------------------------------------------------------------------------------------------

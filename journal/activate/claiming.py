@@ -24,6 +24,7 @@ from journal.kafka.ports import Kafka, Sent, TransactionalProducer
 from journal.limits import Limits
 from journal.process.background import InBackground
 from journal.process.clocks import Timing
+from journal.process.commands import command
 from journal.topics.control_keys import EPOCH_KEY, control_row
 from journal.topics.control_reading import control_lost
 from journal.topics.control_rows import ControlRows
@@ -185,11 +186,11 @@ class Claiming:
                     f"the tables have frame {mark.number} of offset {mark.offset} and epoch {mark.epoch}, and the last "
                     f"one is {tail.number} of epoch {tail.epoch}"
                 )
-                raise wal_lost(name, shard, place, lost, f"kafka-journal dump -j {name}` {_KEEPS}")
+                raise wal_lost(name, shard, place, lost, f"{command('dump', journal=name)}` {_KEEPS}")
         for shard, (place, tail) in enumerate(zip(places, found.tails, strict=True)):
             if counter.nonce and tail.epoch < counter.epoch:
                 lost = f"epoch {counter.epoch} began with a marker in every shard, and there is none here"
-                mend = f"kafka-journal repair control -j {name}` has the next activation go on with what is left"
+                mend = f"{command('repair control', journal=name)}` has the next activation go on with what is left"
                 raise wal_lost(name, shard, place, lost, mend)
 
     def _markers(self, claim: Claim, found: _Found) -> tuple[FrameNumbers, list[Sent]]:

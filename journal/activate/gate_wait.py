@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from journal.errors import OperatingError
 from journal.process.background import InBackground
 from journal.process.clocks import Clock
+from journal.process.commands import command
 from journal.process.waits import LongWait
 from journal.v1.journal_pb2 import Mark
 from journal.words import first_few
@@ -48,9 +49,9 @@ class GateWait:
             return f"Kafka does not say which workers run; start one if none does: {self._start}"
         if not workers:
             return f"no worker is running, start one: {self._start}"
-        says = f"`kafka-journal status -j {self._journal}` shows how far they are"
+        says = f"`{command('status', journal=self._journal)}` shows how far they are"
         return f"running workers: {first_few(sorted(workers))}; {says}"
 
     @property
     def _start(self) -> str:
-        return f"kafka-journal worker -j {self._journal}"
+        return command("worker", journal=self._journal)

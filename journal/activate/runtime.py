@@ -29,6 +29,7 @@ from journal.kafka.ports import Kafka
 from journal.load.loading import Loader, NullLoader
 from journal.process.background import in_thread
 from journal.process.clocks import Timing, wall_ms
+from journal.process.commands import command
 from journal.process.progress import Progress, no_progress
 from journal.settings import JournalSettings
 from journal.table.open_copy import LocalTables
@@ -39,7 +40,7 @@ from journal.topics.names import worker_group
 from journal.v1.journal_pb2 import Identity, Mark
 from journal.wal.config import WriterConfig
 from journal.wal.fencing import Standing, standing_of
-from journal.words import called
+from journal.words import called, counted_are
 
 __all__ = ["JournalRuntime", "kafka_of", "no_progress", "open_replica", "wall_ms"]
 
@@ -185,7 +186,8 @@ class JournalRuntime:
         self._writer_thread.start()
         self._copy.keep_lent(self)
         if report.in_doubt:
-            log.warning("%d transactions are in doubt: kafka-journal tx list", len(report.in_doubt))
+            count = counted_are(len(report.in_doubt), "transaction")
+            log.warning("%s in doubt: %s", count, command("tx list", journal=self._settings.journal))
         return report
 
     def _activate_with(self, identity: Identity, loader: Loader | None) -> tuple[Activated, ActivationReport]:

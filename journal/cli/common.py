@@ -36,6 +36,7 @@ from journal.errors import (
     OutcomeUnknownError,
     OutputError,
 )
+from journal.process.commands import command, forget_options, note_options
 from journal.words import escaped
 
 if TYPE_CHECKING:
@@ -100,8 +101,23 @@ class Chosen:
 
     def given(self, **flags: Any) -> Settings:
         """The settings of the command. `flags` that are not None override them. Raises ConfigError."""
+        settings = self._load(**flags)
+        note_options(settings.journal, self._printed())
+        return settings
+
+    def _load(self, **flags: Any) -> Settings:
         flags["topic_prefix"] = self.topic_prefix
         return settings_from(self.bootstrap, self.journal, self.properties, self.config, **flags)
+
+    def _printed(self) -> dict[str, str]:
+        """The options for commands that messages print. The file's path is absolute, for readers of a service's log.
+        Properties are left out, because they may be passwords."""
+        return {
+            "-j": self.journal or "",
+            "--topic-prefix": self.topic_prefix or "",
+            "-b": self.bootstrap or "",
+            "--config": str(self.config.absolute()) if self.config else "",
+        }
 
     def settings(self, **flags: Any) -> Settings:
         """The settings of a command that talks to Kafka: as `given`; if they name no brokers, those of the user's
@@ -113,20 +129,23 @@ class Chosen:
             return settings
         directory, servers = running
         print_note(f"no brokers are named (-b), so this uses the embedded Kafka in {directory}: {servers}")
-        return replace(self, bootstrap=servers).given(**flags)
+        return replace(self, bootstrap=servers)._load(**flags)
 
 
-def journal_command(command: Callable[..., None]) -> Callable[..., None]:
+def journal_command(called: Callable[..., None]) -> Callable[..., None]:
     """A command with the options of `Chosen` behind its own. The command gets a `Chosen` first; its errors become exit
     codes."""
-    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+    own = list(inspect.signature(called, eval_str=True).parameters.values())[1:]
     shared = inspect.signature(Chosen, eval_str=True).parameters
     parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own, *shared.values())]
 
-    @wraps(command)
+    @wraps(called)
     def run(**given: Any) -> None:
-        with exit_codes():
-            command(Chosen(**{name: given.pop(name) for name in shared}), **given)
+        try:
+            with exit_codes():
+                called(Chosen(**{name: given.pop(name) for name in shared}), **given)
+        finally:
+            forget_options()
 
     # typer reads the signature from it
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -175,12 +194,12 @@ def exit_codes() -> Iterator[None]:
         print_error("is it running, and are the brokers right (-b, KAFKA_JOURNAL_BOOTSTRAP_SERVERS)?")
         raise typer.Exit(1) from error
     except FencedError as error:
-        print_error(f"error: another node took the journal over (kafka-journal status names it): {error}")
+        print_error(f"error: another node took the journal over ({command('status')} names it): {error}")
         raise typer.Exit(1) from error
     except OutcomeUnknownError as error:
         print_error(f"error: {error}")
         print_error(
-            "the last operations are in the journal as a whole or not at all: kafka-journal dump --now shows which"
+            f"the last operations are in the journal as a whole or not at all: {command('dump', '--now')} shows which"
         )
         raise typer.Exit(1) from error
     except OutputError:

@@ -6,6 +6,7 @@ Results go to standard output (with --json as one object), progress and errors t
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict
@@ -15,6 +16,7 @@ from typing import Annotated
 import typer
 
 from journal.cli.common import ended_by_sigterm_as_by_ctrl_c, print_json, print_line, print_note
+from journal.cli.standard_streams import note_done
 from journal.cli.tables import print_table
 from journal.embedded.cluster import EmbeddedKafka, default_directory
 from journal.embedded.config import BROKERS_MAX, check_request
@@ -77,6 +79,7 @@ def start(
         kafka = EmbeddedKafka(chosen, brokers, own_ports, properties, heap_mb=heap_mb, start_timeout_s=timeout_s)
         already = kafka.status().running
         bootstrap_servers = kafka.start()
+    note_done(f"Apache Kafka runs at {bootstrap_servers}")
     if as_json:
         answer = {"bootstrap_servers": bootstrap_servers, "directory": str(kafka.directory), "already_running": already}
         print_json(answer)
@@ -116,6 +119,7 @@ def topic(
             cluster.change(name, partitions or 0, settings, TOPIC_TIMEOUT_S)
         else:
             cluster.create(name, partitions or 1, replication, settings, TOPIC_TIMEOUT_S)
+    note_done(f"topic {name} is {done}")
     if as_json:
         print_json({"topic": name, "done": done})
     else:
@@ -127,8 +131,13 @@ def _running(directory: Path | None) -> str:
     kafka = EmbeddedKafka(directory or default_directory())
     servers = kafka.running_servers()
     if servers is None:
-        raise EmbeddedKafkaError(f"no Kafka runs in {kafka.directory}: kafka-journal kafka start")
+        raise EmbeddedKafkaError(f"no Kafka runs in {kafka.directory}: {_start(kafka.directory)}")
     return servers
+
+
+def _start(directory: Path) -> str:
+    chosen = [] if directory == default_directory() else ["--dir", shlex.quote(str(directory))]
+    return " ".join(["kafka-journal kafka start", *chosen])
 
 
 @app.command()
@@ -175,7 +184,7 @@ def parse_settings(settings: Sequence[str], option: str = "--property") -> dict[
 
 def _show(found: KafkaStatus) -> None:
     if not found.brokers:
-        print_note(f"no Kafka in {found.directory} yet: kafka-journal kafka start makes one")
+        print_note(f"no Kafka in {found.directory} yet: {_start(Path(found.directory))} makes one")
         return
     rows = [
         (broker.broker, broker.state, broker.port, "" if broker.pid is None else broker.pid, broker.log)

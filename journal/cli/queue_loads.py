@@ -8,6 +8,7 @@ from contextlib import closing, contextmanager
 from journal.cli.reading import ShownLoader, cached_directory, copies_directory
 from journal.disk.slots import leaving_nothing_of_no_journal
 from journal.errors import RowError
+from journal.process.commands import command
 from journal.process.progress import Progress
 from journal.store.queues.loaded import LoadedStore
 from journal.store.queues.rocks_index import RocksReferenceIndex
@@ -26,7 +27,7 @@ def tell_queues(journal: str, state: SnapshotState, progress: Progress) -> Itera
         except RowError as error:
             raise RowError(
                 f"{called(journal)} is not one of a message store, or it is damaged: {error} "
-                f"(kafka-journal dump -j {journal} shows its records, verify checks them)"
+                f"({command('dump', journal=journal)} shows its records, verify checks them)"
             ) from error
         yield loader.loaded
 

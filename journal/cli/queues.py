@@ -12,6 +12,7 @@ from journal.cli.places import NodeOption, looking
 from journal.cli.tables import print_table
 from journal.cli.text import duration
 from journal.process.clocks import wall_ms
+from journal.process.commands import command
 from journal.words import called, counted
 
 _DEFAULT_LIMIT = 100
@@ -33,7 +34,8 @@ def queues(chosen: Chosen, node: NodeOption = None, as_json: JsonOption = False)
     if as_json:
         print_json(found)
     elif not found:
-        print_line(f"{called(settings.journal)} has no queues: kafka-journal send --create makes one, to try it out")
+        made = command("send", "orders", "hello", "--create")
+        print_line(f"{called(settings.journal)} has no queues: {made} makes one, to try it out")
     else:
         print_table(f"queues of {called(settings.journal)}", QUEUE_COLUMNS, [_queue_row(line) for line in found])
     if orphaned:

@@ -22,12 +22,14 @@ from journal.cli.common import (
 from journal.cli.reading import opened_journal
 from journal.cli.repair_control import control
 from journal.cli.repair_table import table
+from journal.cli.standard_streams import note_done
 from journal.cli.tables import print_facts
 from journal.cli.text import moment, printable
 from journal.config import Settings
 from journal.errors import DeadlineError, RepairError
 from journal.kafka.ports import Kafka, LogRecord
 from journal.process.clocks import wall_ms
+from journal.process.commands import command
 from journal.topics.control_keys import control_row, skip_key
 from journal.topics.control_rows import ControlRows
 from journal.topics.marks import MarkReader
@@ -73,10 +75,12 @@ def skip(
             print_facts("the record to skip", facts, to=errors)
         confirm("skip it?", yes=yes)
         mark = _request(kafka, settings, identity, shard, offset, timeout_s)
+    done = f"shard {shard} passed offset {offset}; its mark stands at {mark.offset}"
+    note_done(done)
     if as_json:
         print_json(facts | {"skipped": True, "mark_offset": mark.offset, "operator": operator()})
     else:
-        print_line(f"shard {shard} passed offset {offset}; its mark stands at {mark.offset}")
+        print_line(done)
 
 
 # ---- what is there -----------------------------------------------------------------------------------------
@@ -167,8 +171,8 @@ def wait_for_mark(kafka: Kafka, settings: Settings, shard: int, offset: int, tim
                 if time.monotonic() >= until:
                     raise DeadlineError(
                         f"the skip is requested, and shard {shard} has not passed offset {offset} in {timeout_s:g} s. "
-                        f"The request stays: a worker that runs does it (kafka-journal worker -j {settings.journal}; "
-                        f"kafka-journal status -j {settings.journal} shows whether one does). If Kafka loses the "
+                        f"The request stays: a worker that runs does it ({command('worker')}; "
+                        f"{command('status')} shows whether one does). If Kafka loses the "
                         f"request, status shows the shard as stopped at {offset}: then give this command again"
                     )
                 looks += 1

@@ -17,6 +17,7 @@ from journal.errors import (
     TopicError,
 )
 from journal.kafka.access import Request
+from journal.process.commands import command
 
 _FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
 
@@ -121,7 +122,7 @@ def operating_error(doing: str, error: KafkaError, request: Request | None = Non
     if code in _UNAVAILABLE:
         return KafkaUnavailableError(reason)
     if code in _NO_TOPIC:
-        return TopicError(f"{reason}: run `kafka-journal init`")
+        return TopicError(f"{reason}: run `{command('init')}`")
     return KafkaRefusedError(reason)
 
 

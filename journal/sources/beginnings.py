@@ -14,6 +14,7 @@ from contextlib import closing
 from typing import NamedTuple, Protocol
 
 from journal.kafka.ports import Kafka
+from journal.process.commands import command
 from journal.routing.parts import SourceConfig
 from journal.sources.positions import Partition
 from journal.topics.control_keys import control_row, source_key
@@ -158,13 +159,14 @@ def offsets_lost(source: SourceConfig, partitions: Sequence[Partition], group: s
         f"{lost} had a committed offset in the group {group}, and has none any more: Kafka forgets it after "
         "offsets.retention.minutes without an active node, or somebody has deleted it. Set it again "
         "(`kafka-consumer-groups --reset-offsets`), if you know where the source was; then, or to have it begin there "
-        f"as its start ({source.start}) says: `kafka-journal routes resume-source {source.name}`"
+        f"as its start ({source.start}) says: `{command('routes resume-source', source.name)}`"
     )
 
 
 def row_unreadable(source: str) -> str:
     """The reason for which a source with an unreadable row is stopped."""
     return (
-        "the control row that says which topics it has begun cannot be read. `kafka-journal routes resume-source "
-        f"{source}` has it go on, and its row written anew: a topic without offsets begins as the source's `start` says"
+        "the control row that says which topics it has begun cannot be read. "
+        f"`{command('routes resume-source', source)}` has it go on, and its row written anew: a topic "
+        "without offsets begins as the source's `start` says"
     )

@@ -12,6 +12,7 @@ from journal.disk.ports import LocalStore
 from journal.errors import DeadlineError, KafkaUnavailableError, TopicError
 from journal.kafka.ports import Cluster, Kafka
 from journal.process.clocks import wall_ms
+from journal.process.commands import command
 from journal.settings import JournalSettings
 from journal.table.replica import Replica, copy_identity
 from journal.topics.names import table_topic
@@ -32,7 +33,7 @@ def identity_of_copy(cluster: Cluster, settings: JournalSettings, identity: Iden
     topic = table_topic(settings.journal)
     table = cluster.describe([topic], timeout_s).get(topic)
     if table is None:
-        raise TopicError(f"topic {topic} is missing: run `kafka-journal init -j {settings.journal}`")
+        raise TopicError(f"topic {topic} is missing: run `{command('init', journal=settings.journal)}`")
     return copy_identity(cluster.cluster_id(timeout_s), table.topic_id, identity.shards, identity.journal)
 
 

@@ -43,6 +43,7 @@ from journal.fold.rows import Change
 from journal.kafka.ports import Kafka, LogRecord, RecordRun
 from journal.load.loading import require_counted
 from journal.process.clocks import Clock
+from journal.process.commands import command
 from journal.table.age import (
     NO_EPOCH,
     Clocks,
@@ -277,9 +278,9 @@ class Replica:
                 raise  # a loader too raises such errors, about the content of its records
             if self._is_fresh:
                 name = self._topic.removesuffix(table_topic(""))
-                what = f"{error}: {self._topic} itself is so. `kafka-journal verify -j {name}` names where"
+                what = f"{error}: {self._topic} itself is so. `{command('verify', journal=name)}` names where"
                 raise CountError(
-                    f"{what}, and `kafka-journal repair table SHARD -j {name}` mends numbers of rows"
+                    f"{what}, and `{command('repair table', 'SHARD', journal=name)}` mends numbers of rows"
                 ) from error
             self._store.write((), {_IDENTITY: b""})  # without an identity, the copy is dropped when it is opened next
             what = f"the local copy is not what its marks say, and is built anew when it is used again: {error}"

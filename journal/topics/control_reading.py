@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from journal.errors import ControlLostError, DeadlineError, RowError
 from journal.kafka.ports import LOOK_MS, READ_MS, Kafka, LogRecord, Reader, Sent
 from journal.process.clocks import Clock
+from journal.process.commands import command
 from journal.topics.control_keys import CHECK_KEY
 from journal.topics.control_rows import ControlRows, decode_rows
 from journal.topics.names import control_topic
@@ -78,7 +79,7 @@ class ControlWatcher:
             return rows
         error = next(iter(rows.unreadable.values()))
         raise RowError(
-            f"{error.reason}: `kafka-journal repair control -j {self._journal}` writes the rows anew",
+            f"{error.reason}: `{command('repair control', journal=self._journal)}` writes the rows anew",
             topic=error.topic,
             partition=error.partition,
             offset=error.offset,
@@ -137,8 +138,9 @@ def control_lost(journal: str, what: str) -> ControlLostError:
     """The error for control rows that have lost acknowledged records. It names the command that mends them."""
     topic = control_topic(journal)
     return ControlLostError(
-        f"{what}: the control rows have lost what was acknowledged. `kafka-journal repair control -j {journal}` writes "
-        "identity and epoch anew, as the WAL and the tables have them",
+        f"{what}: the control rows have lost what was acknowledged. "
+        f"`{command('repair control', journal=journal)}` writes identity and epoch anew, as the WAL and "
+        "the tables have them",
         topic=topic,
         partition=0,
     )

@@ -17,6 +17,7 @@ from google.protobuf.message import DecodeError, Message
 
 from journal.errors import NoJournalError, RowError, TopicError
 from journal.kafka.ports import LogRecord
+from journal.process.commands import command
 from journal.v1.journal_pb2 import (
     Archive,
     Destroyed,
@@ -72,7 +73,7 @@ class ControlRows:
         `destroy` has begun to delete."""
         self.require_not_destroyed(journal)
         if self.identity is None:
-            raise NoJournalError(f"journal {journal} is not initialised: run `kafka-journal init -j {journal}`")
+            raise NoJournalError(f"journal {journal} is not initialised: run `{command('init', journal=journal)}`")
         return self.identity
 
     def require_not_destroyed(self, journal: str) -> None:
@@ -83,9 +84,9 @@ class ControlRows:
 
 def destroyed_journal(journal: str, row: Destroyed) -> TopicError:
     """The error for a journal that is half deleted. It names the command that deletes the rest."""
+    destroy = command("destroy", journal, journal=journal)
     return TopicError(
-        f"journal {journal} is being destroyed, which {row.operator} has begun: `kafka-journal destroy {journal}` "
-        "deletes what is left of it"
+        f"journal {journal} is being destroyed, which {row.operator} has begun: `{destroy}` deletes what is left of it"
     )
 
 

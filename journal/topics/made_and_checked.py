@@ -12,6 +12,7 @@ from contextlib import closing
 from journal.errors import FatalProducerError, NoJournalError, TopicError
 from journal.kafka.ports import LOOK_MS, Cluster, Kafka
 from journal.process.clocks import Clock
+from journal.process.commands import command
 from journal.settings import JournalSettings
 from journal.topics.control_keys import IDENTITY_KEY, control_row
 from journal.topics.control_reading import control_lost, prove_control, read_control
@@ -156,7 +157,7 @@ def open_journal(kafka: Kafka, settings: JournalSettings, *, clock: Clock, timeo
     with closing(kafka.cluster()) as cluster:
         if control_topic(settings.journal) not in cluster.describe([control_topic(settings.journal)], timeout_s):
             raise NoJournalError(
-                f"there is no journal {settings.journal}: run `kafka-journal init -j {settings.journal}`"
+                f"there is no journal {settings.journal}: run `{command('init', journal=settings.journal)}`"
             )
         rows = _rows(kafka, cluster, settings.journal, clock, timeout_s)
         check_journal(cluster, settings, rows.require_identity(settings.journal), timeout_s)
@@ -193,7 +194,7 @@ def _as_it_is(settings: JournalSettings, shards: int, found: Collection[int]) ->
     """The advice for topics that all have the same, but another, number of partitions."""
     if len(found) != 1 or shards in found:
         return ""
-    return f"or take that number of partitions: kafka-journal init -j {settings.journal} --shards {min(found)}"
+    return f"or take that number of partitions: {command('init', '--shards', min(found), journal=settings.journal)}"
 
 
 def _check_brokers(cluster: Cluster, timeout_s: float) -> None:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from journal.errors import TopicError
 from journal.kafka.ports import TopicState
+from journal.process.commands import command
 from journal.settings import JournalSettings
 from journal.topics.commands import config_command, partitions_command, remake_command
 from journal.topics.names import control_topic
@@ -52,7 +53,7 @@ def faults_of(
     for topic in topics:
         state = found.get(topic.name)
         if state is None:
-            faults.append(TopicFault(topic.name, ["is missing"], [], f"kafka-journal init -j {settings.journal}"))
+            faults.append(TopicFault(topic.name, ["is missing"], [], command("init", journal=settings.journal)))
         elif (fault := judge(settings, topic, state)).mend:
             faults.append(fault)
     return faults
@@ -94,7 +95,7 @@ def _fault_of_used(settings: JournalSettings, topic: RequiredTopic, state: Topic
         if topic.name == control_topic(name):
             mends.append(anew)
         else:
-            as_it_is = f"`kafka-journal init -j {name} --shards {state.partitions}`"
+            as_it_is = f"`{command('init', '--shards', state.partitions, journal=name)}`"
             mends.append(f"while nothing has been written to the journal, {as_it_is} mends it; afterwards, {anew}")
     if state.replication < topic.replication:
         reasons.append(_too_few_replicas(topic, state))

@@ -17,6 +17,7 @@ from journal.kafka.ports import LOOK_MS, Kafka, LogRecord, Sent
 from journal.load.counts import Numbers
 from journal.load.loading import counted
 from journal.process.clocks import Clock
+from journal.process.commands import command
 from journal.topics.marks import FoundMark, MarkReader, records_between
 from journal.topics.names import table_topic, wal_topic, worker_group, worker_id
 from journal.v1.journal_pb2 import Identity, Mark
@@ -102,8 +103,9 @@ class TableRepairer:
         if numbers != planned.said and not self._recount:
             raise RepairError(
                 f"{self._name} would have {numbers}, and its mark says {planned.said}. Name the rows that no worker "
-                f"wrote (--record, --row; kafka-journal verify -j {self._journal} names them). If rows are lost, make "
-                "the table anew from the WAL if all of it is there; else --recount lets the journal go on without them"
+                f"wrote (--record, --row; {command('verify', journal=self._journal)} names them). "
+                "If rows are lost, make the table anew from the WAL if all of it is there; else --recount lets the "
+                "journal go on without them"
             )
         return planned
 

@@ -28,6 +28,7 @@ from google.protobuf.message import DecodeError
 from journal.errors import TrimError
 from journal.kafka.ports import Kafka
 from journal.process.clocks import Clock
+from journal.process.commands import command
 from journal.settings import JournalSettings
 from journal.topics.control_keys import control_row, trim_key
 from journal.topics.control_reading import read_control
@@ -106,7 +107,7 @@ class Trimming:
         if not self._archives and not without_archive:
             raise TrimError(
                 f"{called(settings.journal)} has no archive, and what a trim deletes would be gone for good: "
-                f"`kafka-journal spark archive -j {settings.journal} --to PATH` makes one, "
+                f"`{command('spark archive', '--to', 'PATH', journal=settings.journal)}` makes one, "
                 "--without-archive does without"
             )
 
@@ -190,7 +191,7 @@ class Trimming:
         except DecodeError as error:
             raise TrimError(
                 f"a transaction's row of shard {shard} does not parse ({error}): nothing was deleted; "
-                f"`kafka-journal verify -j {self._settings.journal}` names it"
+                f"`{command('verify', journal=self._settings.journal)}` names it"
             ) from None
 
     # ---- deleting --------------------------------------------------------------------------------------------------
@@ -246,7 +247,7 @@ def _require_sound(journal: str, report: ShardReport) -> None:
     if differ or report.findings or (report.unchecked and not report.base):
         raise TrimError(
             f"the tables of shard {report.shard} differ from the WAL, or could not be compared with it, and it is the "
-            f"only proof of them: nothing was deleted; `kafka-journal verify -j {journal}` says why"
+            f"only proof of them: nothing was deleted; `{command('verify', journal=journal)}` says why"
         )
 
 

@@ -30,6 +30,7 @@ from journal.errors import (
 )
 from journal.kafka.ports import Kafka, Sent, TransactionalProducer
 from journal.process.clocks import Timing
+from journal.process.commands import command
 from journal.process.waits import LongWait
 from journal.topics.names import wal_topic
 from journal.wal.config import WriterConfig
@@ -216,7 +217,7 @@ class Writer:
             if offset < self._ends[shard]:
                 name, told = self._config.journal, self._ends[shard] - 1
                 lost = f"offset {told} was acknowledged, and the WAL goes on at {offset}"
-                raise wal_lost(name, shard, offset, lost, f"kafka-journal verify -j {name}` compares what is left")
+                raise wal_lost(name, shard, offset, lost, f"{command('verify', journal=name)}` compares what is left")
         if self._read_to:
             require_nothing_between(self._config.journal, self._read_to, zip(shards, offsets, strict=True))
             self._read_to.clear()

@@ -32,6 +32,7 @@ from journal.errors import (
     XidError,
 )
 from journal.process.clocks import monotonic_ms, wall_ms
+from journal.process.commands import command
 from journal.store.transactions import NOTHING, NotDurable
 from journal.v1.journal_pb2 import ADD, DELETE
 from journal.v1.store_pb2 import OUTCOME
@@ -118,7 +119,7 @@ class XaResource:
         for each in found[:WARNINGS_MAX]:
             log.warning("in doubt: %s", each)
         if len(found) > WARNINGS_MAX:
-            log.warning("in doubt: %d transactions more (kafka-journal tx list)", len(found) - WARNINGS_MAX)
+            log.warning("in doubt: %d more (%s)", len(found) - WARNINGS_MAX, command("tx list"))
 
     # ---- PEP 249 ---------------------------------------------------------------------------------------------------
 

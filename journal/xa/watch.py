@@ -20,6 +20,8 @@ from collections.abc import Callable
 
 from journal.errors import JournalError, OperatingError
 from journal.process.clocks import AGREEMENT_MS, AgreedTime, monotonic_ms, wall_ms
+from journal.process.commands import command
+from journal.words import counted_are
 from journal.xa.policy import InDoubtPolicy, OnInDoubt
 from journal.xa.ports import ClockMs
 from journal.xa.resource import XaResource
@@ -61,7 +63,8 @@ class InDoubtWatch:
         """Log how many transactions are in doubt, which ones, and what the policy does with them; then watch them."""
         count = len(self._resource.in_doubt()) + len(self._resource.unnamed)
         if count:
-            log.warning("%d transactions are in doubt (kafka-journal tx list); %s", count, self._what_becomes_of_them())
+            said = counted_are(count, "transaction")
+            log.warning("%s in doubt (%s); %s", said, command("tx list"), self._what_becomes_of_them())
             self._resource.warn()
         self._thread.start()
 
@@ -77,7 +80,7 @@ class InDoubtWatch:
     def _what_becomes_of_them(self) -> str:
         action = self._policy.action.value
         if self._policy.action is OnInDoubt.KEEP:
-            return f"on_in_doubt is {action}: they wait for their coordinator, or for kafka-journal tx"
+            return f"on_in_doubt is {action}: they wait for their coordinator, or for tx commit and tx rollback"
         return f"on_in_doubt is {action}, after {self._policy.age_ms / 1000:g} s"
 
     def _run(self) -> None:

@@ -16,6 +16,7 @@ from confluent_kafka import murmur2
 from journal.errors import OperatingError, RouteStopError, RowError
 from journal.fold.rows import Added
 from journal.kafka.ports import Sent
+from journal.process.commands import command
 from journal.routing.dead_letters import record_bytes
 from journal.routing.outcomes import OnError, OutgoingRecord, Reason, RouteRefusal, UnfitError
 from journal.routing.partitions import MURMUR2, partition_of
@@ -254,11 +255,11 @@ class ShardOutgoing:
         return RouteStopError(self._words(offset, message, what, retried), offset=offset, retried=retried)
 
     def _of_the_worker(self, offset: int, message: int, what: str, retried: bool) -> str:
+        resume = command("routes resume", self._shard, "--skip", offset, journal=self._journal)
         again = "mend that, and it goes on by itself" if retried else "change the route, and restart the worker"
         return (
             f"shard {self._shard} stops before WAL offset {offset}, message {message}: {what}. Either {again}; or "
-            f"leave out what cannot be sent: "
-            f"kafka-journal routes resume -j {self._journal} {self._shard} --skip {offset}"
+            f"leave out what cannot be sent: {resume}"
         )
 
     def _body(self, chunks: Sequence[int]) -> bytes | None:

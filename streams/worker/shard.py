@@ -25,6 +25,7 @@ from journal.fold.engine import Fold
 from journal.fold.rows import Change
 from journal.kafka.ports import Kafka
 from journal.process.clocks import Clock
+from journal.process.commands import command
 from journal.table.age import note_checkpoint
 from journal.topics.names import wal_topic
 from journal.v1.journal_pb2 import SkipRequest
@@ -257,7 +258,7 @@ class ShardWorker:
         name = self._config.journal
         placed = type(error)(error.reason, topic=wal_topic(name), partition=self.shard, offset=offset)
         self._standing.stop_at_frame(offset, placed)
-        log.error("look at the record, then: kafka-journal repair skip -j %s %d %d", name, self.shard, offset)
+        log.error("look at the record, then: %s", command("repair skip", self.shard, offset, journal=name))
 
     def _go_back_before(self, error: RouteStopError) -> None:
         """Prepare to apply frames again from the last mark, up to the group before the frame that stops the shard. The

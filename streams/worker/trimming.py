@@ -18,6 +18,7 @@ from journal.config import Settings
 from journal.errors import ConfigError, CorruptionError, JournalError
 from journal.kafka.ports import Kafka
 from journal.process.clocks import Clock, wall_ms
+from journal.process.commands import command
 from journal.topics.control_reading import read_control
 from journal.topics.control_rows import ControlRows
 from journal.upkeep.trim import Trimming, archives_of
@@ -47,8 +48,8 @@ def with_trims(shell: WorkerShell, kafka: Kafka, settings: Settings, rows: Contr
     if not archives_of(rows, settings.journal) and not settings.trim_without_archive:
         raise ConfigError(
             f"trim_every_ms is set, and {called(settings.journal)} has no archive: what a trim deletes would be gone "
-            f"for good. `kafka-journal spark archive -j {settings.journal} --to PATH` makes one, trim_without_archive "
-            "does without"
+            f"for good. `{command('spark archive', '--to', 'PATH', journal=settings.journal)}` makes one, "
+            "trim_without_archive does without"
         )
     return TrimmingShell(shell, lambda stop: trim_once(kafka, settings, stop), settings.trim_every_ms / 1000)
 

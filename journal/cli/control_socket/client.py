@@ -26,6 +26,7 @@ from journal.cli.operations.ports import (
 )
 from journal.config import Settings
 from journal.errors import ConfigError, DeadlineError, InvalidOperationError, JournalError, NodeSocketError
+from journal.process.commands import command
 from journal.process.progress import Progress, no_progress
 from journal.words import called
 
@@ -221,7 +222,7 @@ def find_node(
     raise NodeSocketError(
         "; ".join(silent)
         or f"no node of {called(settings.journal)} runs on this machine: there is no socket in "
-        f"{sockets_directory(settings)} (kafka-journal node starts one)"
+        f"{sockets_directory(settings)} ({command('node')} starts one)"
     )
 
 

@@ -30,6 +30,7 @@ from journal.config import Settings
 from journal.embedded.cluster import EmbeddedKafka
 from journal.embedded.distribution import cache_directory
 from journal.errors import MissingExtraError
+from journal.process.commands import command
 from journal.words import called
 
 
@@ -69,7 +70,7 @@ def demo(
         settings = settings_from(bootstrap, journal, properties, config, directory=work / "state")
         if "bootstrap_servers" in settings.model_fields_set:
             _run(settings, work, rows, page, as_json)
-            _say(f"what is left stays in {called(settings.journal)}: kafka-journal queues, messages and verify show it")
+            _say(f"what is left stays in {called(settings.journal)}: {command('queues')}, messages and verify show it")
             return
         with EmbeddedKafka(work / "kafka", attached=True, report=_say) as kafka:
             servers = kafka.bootstrap_servers

@@ -13,6 +13,7 @@ from journal.errors import DeadlineError, NotActiveError, OperatingError, StateE
 from journal.kafka.clients import kafka_of
 from journal.kafka.ports import Kafka
 from journal.process.clocks import wall_ms
+from journal.process.commands import command
 from journal.topics.control_keys import HAND_OVER_KEY, control_row
 from journal.topics.control_reading import ControlWatcher
 from journal.topics.control_rows import ControlRows, NodeRow
@@ -68,7 +69,7 @@ def ask_for_hand_over(settings: Settings, to: str) -> HandedOver:
             found = next_active(rows.rows, active)
             if found is not None:
                 return HandedOver(found.name, found.epoch)
-    raise DeadlineError(f"node {active.node} was asked and did not hand over in time: kafka-journal status says more")
+    raise DeadlineError(f"node {active.node} was asked and did not hand over in time: {command('status')} says more")
 
 
 def next_active(rows: ControlRows, active: LastActive) -> NodeStatus | None:

@@ -11,6 +11,7 @@ from journal.cli.operations.acting import Served
 from journal.config import Settings
 from journal.disk.slots import take_slot
 from journal.errors import JournalError, NotActiveError
+from journal.process.commands import command
 from journal.sources.service import SourcesService, sources_of
 from journal.store.queues.rocks_index import RocksReferenceIndex
 from journal.store.store import MessageStore
@@ -109,7 +110,7 @@ class StoreOwner:
         """Let a stopped source go on; returns what is skipped. Raises InvalidOperationError."""
         sources = self._sources
         if sources is None:
-            raise NotActiveError("this node consumes no sources now: kafka-journal status names the active one")
+            raise NotActiveError(f"this node consumes no sources now: {command('status')} names the active one")
         skipped = sources.resume(source, skip=skip)
         log.warning("%s has source %s go on%s", operator, source, f" without {skipped}" if skipped else "")
         return {"source": source, "skipped": skipped, "operator": operator}

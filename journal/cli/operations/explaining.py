@@ -17,6 +17,7 @@ from journal.cli.text import duration, printable
 from journal.errors import RowError
 from journal.fold.rows import Base
 from journal.load.loading import LoadedUpdate, one_record
+from journal.process.commands import command
 from journal.process.progress import Progress
 from journal.store.message_records import decode_message, message_facts
 from journal.store.model import ReferenceInfo, ReferenceState
@@ -212,7 +213,7 @@ class Explaining:
         message = self._message_of_chunk()
         why = "a part of a large message's body, and no message has it"
         if message:
-            why = f"a part of the body of message {message}, with which it goes: kafka-journal explain {message}"
+            why = f"a part of the body of message {message}, with which it goes: {command('explain', message)}"
         return self._explained("chunk", {"bytes": len(record.data), "message": message}, why)
 
     def _message_of_chunk(self) -> int:
@@ -257,7 +258,7 @@ def _named(transaction: InDoubtTransaction) -> str:
 
 
 def _look_at(tx: int) -> str:
-    return f"kafka-journal tx show {tx}"
+    return command("tx show", tx)
 
 
 # ---- one record's updates ----------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from journal.cli.text import printable
 from journal.errors import RowError, TransactionUnknownError
 from journal.fold.rows import Base
 from journal.load.loading import LoadedPart, prepared_transactions
+from journal.process.commands import command
 from journal.store.records import decode_queue
 from journal.v1.journal_pb2 import DELETE, UPDATE, Operation, Record, Transaction
 from journal.v1.store_pb2 import ACKNOWLEDGE, QUEUE, REFERENCE, ROUTE
@@ -105,7 +106,7 @@ def find_in_doubt(base: Base, named: str, journal: str) -> InDoubtTransaction:
 
 def unknown(journal: str, named: object) -> TransactionUnknownError:
     return TransactionUnknownError(
-        f"no transaction {named} is in doubt: kafka-journal tx list -j {journal} shows those that are"
+        f"no transaction {named} is in doubt: {command('tx list', journal=journal)} shows those that are"
     )
 
 

@@ -19,6 +19,7 @@ from journal.config import Settings
 from journal.errors import QueueMissingError, RecordMissingError
 from journal.fold.rows import Base
 from journal.process.clocks import wall_ms
+from journal.process.commands import command
 from journal.process.progress import Progress, no_progress
 from journal.store.store import MessageStore
 from journal.v1.journal_pb2 import Mark
@@ -191,7 +192,8 @@ class StateLooking:
 
 def missing_queue(queue: str, journal: str) -> QueueMissingError:
     """The error for a missing queue, which says where to look."""
-    return QueueMissingError(f"there is no queue {queue}: kafka-journal queues -j {journal} lists those that there are")
+    look = command("queues", journal=journal)
+    return QueueMissingError(f"there is no queue {queue}: {look} lists those that there are")
 
 
 def _missing(record_id: int, issued: int, journal: str) -> str:
@@ -201,4 +203,5 @@ def _missing(record_id: int, issued: int, journal: str) -> str:
         why = "it was deleted (a message: acknowledged everywhere), or it never came to be"
     else:
         why = "the journal has not issued that id yet"
-    return f"there is no record {record_id}: {why}; kafka-journal messages -j {journal} QUEUE shows ids that there are"
+    look = command("messages", "QUEUE", journal=journal)
+    return f"there is no record {record_id}: {why}; {look} shows ids that there are"

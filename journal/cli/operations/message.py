@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from journal.cli.operations.ports import MessageRead
 from journal.errors import MessageMissingError, RecordMissingError
+from journal.process.commands import command
 from journal.store.message_records import encode_message
 from journal.store.store import MessageStore
 from journal.words import called
@@ -24,7 +25,7 @@ def read_message(store: MessageStore, message_id: int, journal: str) -> MessageR
 
 def missing_message(message_id: int, journal: str) -> RecordMissingError:
     """The error for a missing message, which says where to look."""
+    look = command("routes replay", "ROUTE", "--ids", message_id, "--dry-run", journal=journal)
     return RecordMissingError(
-        f"no message {message_id} lives in {called(journal)}; of one that was deleted "
-        f"`kafka-journal routes replay ROUTE --ids {message_id} --dry-run` tells"
+        f"no message {message_id} lives in {called(journal)}; of one that was deleted `{look}` tells"
     )

@@ -11,6 +11,7 @@ from journal.cli.operations.ports import Json
 from journal.cli.script import encode_data
 from journal.errors import RowError, XidError
 from journal.fold.rows import Base
+from journal.process.commands import command
 from journal.process.progress import Progress, no_progress
 from journal.v1.journal_pb2 import Record
 from journal.v1.store_pb2 import OUTCOME, Outcome
@@ -78,7 +79,7 @@ def forgettable(lines: Sequence[Json], named: str, journal: str) -> Json:
     found = [line for line in lines if named in (line["text"], str(line["record"]))]
     if not found:
         raise XidError(
-            f"no outcome {named} is kept: kafka-journal tx list -j {journal} shows those that are",
+            f"no outcome {named} is kept: {command('tx list', journal=journal)} shows those that are",
             code=XaCode.NOTA,
         )
     if len(found) > 1:

@@ -17,6 +17,7 @@ from journal.fold.rows import Base
 from journal.kafka.clients import kafka_of
 from journal.kafka.ports import Kafka
 from journal.process.clocks import wall_ms
+from journal.process.commands import command
 from journal.routing.outcomes import OutgoingRecord, RouteRefusal
 from journal.routing.router import Router
 from journal.routing.sending import Body
@@ -86,7 +87,7 @@ def live_message(settings: Settings, message_id: int, node: str | None) -> Itera
         if record is None:
             raise missing_message(message_id, settings.journal)
         if record.kind != MESSAGE:
-            raise InvalidOperationError(f"record {message_id} is not a message: kafka-journal explain {message_id}")
+            raise InvalidOperationError(f"record {message_id} is not a message: {command('explain', message_id)}")
 
         def body(chunks: Sequence[int]) -> bytes | None:
             parts = [_record(state.base, chunk) for chunk in chunks]

@@ -10,6 +10,8 @@ from journal.cli.common import Chosen, JsonOption, YesOption, confirm, journal_c
 from journal.cli.control_socket.client import find_node
 from journal.cli.optional_value import OptionalValueCommand
 from journal.cli.places import NodeOption
+from journal.cli.standard_streams import note_done
+from journal.process.commands import command
 
 
 def add_sources(app: typer.Typer) -> None:
@@ -36,8 +38,9 @@ def resume_source(
         if skip:
             confirm(f"pass over the record that has stopped source {source}, for good?", yes=yes)
         done = client.resume_source(source, skip=skip, operator=operator())
+    note_done(f"source {source} goes on")
     if as_json:
         print_json(dict(done))
     else:
         without = f" without {done['skipped']}" if done["skipped"] else ""
-        print_line(f"source {source} goes on{without}; kafka-journal status shows whether it stays so")
+        print_line(f"source {source} goes on{without}; {command('status')} shows whether it stays so")

@@ -7,6 +7,7 @@ import time
 from collections.abc import Collection, Mapping
 
 from journal.kafka.ports import Kafka
+from journal.process.commands import command
 from journal.topics.control_reading import read_control
 from journal.topics.marks import MarkReader
 from journal.topics.names import table_topic, wal_topic
@@ -18,8 +19,8 @@ def stop_lines(journal: str, shard: int, stop: Stop) -> list[str]:
     """Lines for people: where and why the shard stopped, and what mends it, if anything does."""
     lines = [f"shard {shard} is STOPPED at {wal_topic(journal)}[{shard}]@{stop.offset}: {stop.reason}"]
     if stop.record is not None:
-        command = f"kafka-journal repair skip -j {journal} {shard} {stop.offset}"
-        lines.append(f"  it shows the record and, once you agree, has it skipped: {command}")
+        skip = command("repair skip", shard, stop.offset, journal=journal)
+        lines.append(f"  it shows the record and, once you agree, has it skipped: {skip}")
     return lines
 
 
@@ -27,7 +28,7 @@ def lines_of_stops(journal: str, stops: Mapping[int, Stop]) -> list[str]:
     """The `stop_lines` of the first few shards, and the number of other shards."""
     lines = [line for shard, stop in sorted(stops.items())[:NAMED_MAX] for line in stop_lines(journal, shard, stop)]
     if len(stops) > NAMED_MAX:
-        lines.append(f"and {len(stops) - NAMED_MAX} more shards: `kafka-journal status -j {journal}` names each")
+        lines.append(f"and {len(stops) - NAMED_MAX} more shards: `{command('status', journal=journal)}` names each")
     return lines
 
 

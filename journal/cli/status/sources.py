@@ -8,6 +8,7 @@ from typing import Any
 from google.protobuf.json_format import MessageToDict
 
 from journal.cli.text import duration
+from journal.process.commands import command
 from journal.v1.journal_pb2 import SourceReport, SourcesReport
 
 _COUNTED = ("partitions", "records", "messages", "refused", "dead letters", "lag")
@@ -73,6 +74,6 @@ def source_notes(journal: str, found: dict[str, Any], active: str) -> list[str]:
             lines.append("  that is looked at every ten seconds: it goes on by itself once it is mended")
         elif each["error"]:
             lines.append(f"source {each['source']} is STOPPED: {each['error']}")
-            command = f"kafka-journal routes resume-source -j {journal} {each['source']} --node {found['node']}"
-            lines.append(f"  once that is mended, on that node's machine: {command}")
+            resume = command("routes resume-source", each["source"], f"--node={found['node']}", journal=journal)
+            lines.append(f"  once that is mended, on that node's machine: {resume}")
     return lines

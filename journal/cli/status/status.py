@@ -42,6 +42,7 @@ from journal.cli.text import duration
 from journal.config import Settings
 from journal.kafka.ports import GroupMember, Kafka
 from journal.process.clocks import wall_ms
+from journal.process.commands import command
 from journal.topics.control_rows import ControlRows
 from journal.topics.marks import MarkReader
 from journal.topics.names import node_group, table_topic, wal_topic, worker_group
@@ -357,7 +358,7 @@ def notes(found: JournalStatus) -> list[str]:
         shards = ", ".join(str(shard) for shard in sorted(shard for _, shard in worker.partitions)) or "none"
         lines.append(f"worker {worker.client_id} at {worker.host}: shards {shards}")
     if not found.workers:
-        lines.append(f"no worker is running: kafka-journal worker -j {found.journal}")
+        lines.append(f"no worker is running: {command('worker', journal=found.journal)}")
     if found.sources is not None:
         active = found.active.node if found.active is not None and found.node_state == "active" else ""
         lines += source_notes(found.journal, found.sources, active)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from journal.errors import ConfigError, NoJournalError, TopicError
 from journal.kafka.access import Access, access_of
 from journal.kafka.clients import KafkaClients
+from journal.process.commands import command
 from journal.topics.control_reading import read_control
 from journal.topics.names import control_topic, table_topic, wal_topic
 from journal.v1.journal_pb2 import Archive, Trim
@@ -71,7 +72,9 @@ class JournalSource:
 
     def not_initialised(self) -> NoJournalError:
         """The error for a journal without one of its topics."""
-        return NoJournalError(f"journal {self.journal} is not initialised: run `kafka-journal init -j {self.journal}`")
+        return NoJournalError(
+            f"journal {self.journal} is not initialised: run `{command('init', journal=self.journal)}`"
+        )
 
     @property
     def access(self) -> Access:

@@ -25,6 +25,7 @@ from journal.errors import (
     NoJournalError,
 )
 from journal.kafka.access import Access, Need, on_cluster, on_group, on_topic, on_transactional_id
+from journal.process.commands import command
 
 SPARK_ERRORS = (Py4JJavaError, PySparkException)
 """Errors that PySpark raises when its JVM raises one."""
@@ -87,7 +88,7 @@ def translated(error: Exception, source: ReadJournal, doing: str = READING) -> J
     if lacking := [need for cause in causes for need in _lacking(cause, doing)]:
         return KafkaRefusedError("; ".join(source.access.lacks(need) for need in dict.fromkeys(lacking)))
     if _NO_TOPIC in names:
-        return NoJournalError(f"journal {journal} is not initialised: run `kafka-journal init -j {journal}`")
+        return NoJournalError(f"journal {journal} is not initialised: run `{command('init', journal=journal)}`")
     if _GONE in names or any(_is_data_loss(cause) for cause in causes):
         return GapError(f"records of journal {journal} that were to be read are gone from Kafka: {said}")
     if any(name in _SILENT for name in names):

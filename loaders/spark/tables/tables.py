@@ -23,6 +23,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from journal.errors import ConfigError
+from journal.process.commands import command
 from loaders.spark.fold.fold import is_skipped
 from loaders.spark.read import frames, rows
 from loaders.spark.read.loading import batch_topics, stream_topics
@@ -131,7 +132,7 @@ def read_kept(spark: SparkSession, path: str, table: str) -> DataFrame:
     stores = (open_store(files, each) for each in TableFormat) if is_described(files, path) else ()
     kept = next((kept for store in stores if (kept := store.read(spark, table))), None)
     if kept is None:
-        raise ConfigError(f"{path} has no table {table}: `kafka-journal spark tables --to {path}` makes it")
+        raise ConfigError(f"{path} has no table {table}: `{command('spark tables', '--to', path)}` makes it")
     return kept
 
 

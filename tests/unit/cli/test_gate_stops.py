@@ -12,6 +12,7 @@ from journal.cli.status.gate_stops import STILL_S, GateStops
 from journal.errors import CorruptionError, DeadlineError, GateTimeoutError
 from journal.kafka.ports import LogRecord
 from journal.process.background import at_once
+from journal.process.commands import command
 from journal.upkeep.stops import Stop
 from journal.v1.journal_pb2 import Mark
 from tests.simulation.timeline import Timeline
@@ -65,7 +66,7 @@ def test_a_shard_that_only_a_repair_lets_go_on_ends_the_wait_within_seconds_and_
     headline, *lines = str(caught.value).splitlines()
     assert headline.endswith("stopped until they are repaired: 0")
     assert "shard 0 is STOPPED at j.wal[0]@41: not a frame" in lines
-    assert lines[-1].endswith("kafka-journal repair skip -j j 0 41")
+    assert lines[-1].endswith(command("repair skip", 0, 41, journal="j"))
     assert looks.asked == [[0, 2]]
 
 

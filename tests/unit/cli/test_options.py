@@ -124,7 +124,7 @@ def test_variables_that_others_read_are_left_to_them(variable: str, monkeypatch:
         (ActiveNodeError("--take-over"), 1, "error: --take-over"),
         (CorruptionError("garbage", topic="j.wal", partition=1, offset=2), 1, "j.wal[1]@2: garbage"),
         (FencedError("epoch 7"), 1, "another node took the journal over"),
-        (OutcomeUnknownError("group 7"), 1, "kafka-journal dump --now"),
+        (OutcomeUnknownError("group 7"), 1, "as a whole or not at all: kafka-journal dump"),
         (KafkaUnavailableError("time-out"), 1, "-b, KAFKA_JOURNAL_BOOTSTRAP_SERVERS"),
         (JournalError("anything"), 1, "error: anything"),
         (KeyboardInterrupt(), 130, "interrupted"),

@@ -29,6 +29,7 @@ from journal.cli.text import duration, printable
 from journal.errors import QueueMissingError
 from journal.fold.engine import Fold
 from journal.kafka.ports import GroupMember, LogRecord
+from journal.process.commands import command
 from journal.upkeep.stops import Stop
 from journal.v1.journal_pb2 import Identity, Mark
 from loaders.node.liveness import LastActive
@@ -281,14 +282,14 @@ def test_a_stopped_shard_is_told_with_what_mends_it_if_anything_does() -> None:
     mendable, gone = Stop(12, "not a frame", record, None), Stop(11, "frames are gone", None, None)
     lines = "\n".join(notes(journal(shard(0, stop=gone), shard(1, stop=mendable))))
     assert "shard 1 is STOPPED at j.wal[1]@12: not a frame" in lines
-    assert "kafka-journal repair skip -j j 1 12" in lines
+    assert command("repair skip", 1, 12, journal="j") in lines
     assert "shard 0 is STOPPED at j.wal[0]@11: frames are gone" in lines
     assert "repair skip -j j 0" not in lines
 
 
 def test_workers_are_told_with_their_shards_or_how_to_start_one() -> None:
     assert "worker worker-0 at host: shards 0, 1" in notes(journal())
-    assert "no worker is running: kafka-journal worker -j j" in notes(journal(workers=0))
+    assert f"no worker is running: {command('worker', journal='j')}" in notes(journal(workers=0))
 
 
 # ---- records and transactions --------------------------------------------------------------------------------

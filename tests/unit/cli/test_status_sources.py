@@ -72,7 +72,7 @@ def test_notes_say_why_a_source_is_stopped_and_what_has_it_go_on() -> None:
     assert found is not None
     assert source_notes("flights", found, "one") == [
         "source in is STOPPED: t[0]@4: no text (not-text): see on_error",
-        "  once that is mended, on that node's machine: kafka-journal routes resume-source -j flights in --node one",
+        "  once that is mended, on that node's machine: kafka-journal routes resume-source -j flights in --node=one",
     ]
     missing = found["sources"][1] | {"state": "waiting", "error": "topic t is not there"}
     assert source_notes("flights", found | {"sources": [missing]}, "one") == [

@@ -14,6 +14,7 @@ from journal.cli.operations.views import LoadedQueues, queue_lines
 from journal.errors import QueueMissingError
 from journal.fold.engine import Fold
 from journal.load.loading import load
+from journal.process.commands import command
 from journal.process.progress import no_progress
 from journal.store.message_records import decode_message, encode_message
 from journal.store.model import Message, QueueConfig, Routing
@@ -160,13 +161,13 @@ def test_what_a_transaction_in_doubt_does_to_a_record_is_told_with_its_name() ->
     found = explained(4096, *operations)
     assert found.transactions == [{"tx": 7, "text": "1:g:b", "does": ["updates"]}]
     named = "transaction 7 (1:g:b), in doubt,"
-    assert f"queue eu: {named} will acknowledge it, or not: kafka-journal tx show 7" in found.why
+    assert f"queue eu: {named} will acknowledge it, or not: {command('tx show', 7)}" in found.why
     routed = explained(4096, *message(4096, EU), update(4096, kind=ROUTE, subject=US, tx=7), prepare(7, 1, xid))
-    assert f"queue us: {named} will add it there, or not: kafka-journal tx show 7" in routed.why
+    assert f"queue us: {named} will add it there, or not: {command('tx show', 7)}" in routed.why
     coming = explained(4096, *message(4096, EU, tx=7), prepare(7, 2, xid))
     assert coming.why == [
         "it is not there yet",
-        f"{named} adds and updates it: kafka-journal tx show 7",
+        f"{named} adds and updates it: {command('tx show', 7)}",
     ]
     assert "cannot be destroyed" in explained(EU, *operations).why[-1]
     assert explained(7, *operations).what == "transaction"
@@ -239,7 +240,7 @@ def test_a_load_shows_what_a_transaction_in_doubt_changes_and_destroys_as_a_stor
     assert [eu[name] for name in ("queue", "depth", "ready", "locked")] == ["eu", 1, 0, 1]
     with pytest.raises(QueueMissingError):
         queues.browse("us", 0)
-    named, look = "transaction 7 (t), in doubt,", "kafka-journal tx show 7"
+    named, look = "transaction 7 (t), in doubt,", command("tx show", 7)
     assert explained(4096, *operations).why == [
         f"queue eu: {named} will acquire, release, count or schedule it, or not: {look}",
         f"queue us: ready, and nobody has taken it; {named} destroys the queue, or not: {look}",

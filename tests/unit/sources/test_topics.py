@@ -10,6 +10,7 @@ import pytest
 
 from journal.errors import InvalidOperationError
 from journal.kafka.ports import Position
+from journal.process.commands import command
 from journal.sources.beginnings import BegunTopic
 from journal.sources.identities import require_none_outlived
 from journal.store.model import QueueConfig
@@ -207,7 +208,7 @@ def test_a_source_whose_offsets_kafka_forgot_stops_until_an_operator_has_it_go_o
     with scene.taking(source, OTHER):
         reason = scene.wait_stopped("in")
         assert reason.startswith("t[0] had a committed offset")
-        assert f"start ({start}) says: `kafka-journal routes resume-source in`" in reason
+        assert f"start ({start}) says: `{command('routes resume-source', 'in')}`" in reason
         scene.wait_committed("u", 1)
         assert ("t", 0) not in scene.broker.committed
         scene.stops.ask("in", skip=False)
@@ -238,7 +239,7 @@ def test_a_row_that_cannot_be_read_stops_its_source_alone_until_an_operator_has_
     scene.broker.produce("t", b"1")
     scene.broker.produce("u", b"2")
     with scene.taking(IN, OTHER):
-        assert "routes resume-source in" in scene.wait_stopped("in")
+        assert command("routes resume-source", "in") in scene.wait_stopped("in")
         scene.wait_committed("u", 1)
         assert scene.beginnings.rows["in"] is None
         scene.stops.ask("in", skip=False)
