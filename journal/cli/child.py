@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 
-from journal.cli.main import main
+from journal.cli.start import main
 from journal.disk.slots import ENDING_WAIT_S, announce_end
 
 IN_ORDER_S = 10.0

@@ -13,6 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from journal.cli.examples import end_with_examples
 from journal.cli.optional_value import OptionalValueCommand
+from journal.process.interrupts import raise_interrupts
 
 
 class Command(NamedTuple):
@@ -81,7 +82,9 @@ class LazyCommands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, _, rest = super().resolve_command(ctx, args)
-        return name, load_command(name or ""), rest
+        command = load_command(name or "")
+        raise_interrupts()
+        return name, command, rest
 
     def invoke(self, ctx: Any) -> Any:
         from journal.cli.common import exit_codes
@@ -134,7 +137,7 @@ def options(
 
 
 def main() -> None:
-    """The entry point of the console script."""
+    """Run the command line."""
     from journal.cli.standard_streams import standard_streams
 
     with standard_streams():

@@ -87,3 +87,22 @@ def test_signals_of_one_request_end_it_in_order_and_one_behind_them_at_once(late
         time.sleep(later_s)
         serving.send_signal(signal.SIGTERM)
         assert serving.wait(DEADLINE_S) == -signal.SIGTERM
+
+
+STARTED = """
+import os, signal, sys
+from journal.cli.start import main
+awaited, sys.argv = sys.argv[1], ["kafka-journal", "settings"]
+class Interrupts:
+    def find_spec(self, name, path, target=None):
+        if name == awaited:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupts())
+main()
+"""
+
+
+@pytest.mark.parametrize("module", ["typer", "journal.cli.common", "journal.cli.settings"])
+def test_a_ctrl_c_while_modules_are_imported_ends_without_a_traceback(module: str) -> None:
+    ended = subprocess.run([sys.executable, "-c", STARTED, module], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "interrupted\n")
