@@ -24,6 +24,7 @@ from journal.cli.common import (
     said_if_cut_off,
 )
 from journal.cli.script import apply_operation, checked_lines, parse_line
+from journal.cli.standard_streams import note_done
 from journal.cli.tables import print_facts
 from journal.errors import ScriptError
 from journal.journal import BlockingJournal
@@ -65,6 +66,7 @@ def apply(
         "seconds": round(seconds, 3),
         "in_doubt": sorted(in_doubt),
     }
+    note_done(f"applied to the journal: {counted(applied.operations, 'operation')}")
     if as_json:
         print_json(facts)
         return

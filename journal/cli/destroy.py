@@ -26,6 +26,7 @@ from journal.cli.common import (
 )
 from journal.cli.first_contact import first_contact
 from journal.cli.reading import copies_directory
+from journal.cli.standard_streams import note_done
 from journal.cli.tables import print_facts
 from journal.config import Settings
 from journal.errors import ActiveNodeError, ConfigError, LocalStorageError, NoJournalError
@@ -77,6 +78,7 @@ def destroy(
         "directories": [str(directory) for directory in local],
     }
     remains = _remains(found)
+    note_done(f"journal {settings.journal} is deleted")
     if as_json:
         print_json({"journal": settings.journal, "deleted": deleted, "remains": remains})
         return

@@ -10,6 +10,7 @@ import typer
 
 from journal.cli.common import Chosen, JsonOption, journal_command, print_json, print_line
 from journal.cli.first_contact import first_contact
+from journal.cli.standard_streams import note_done
 from journal.cli.tables import print_facts
 from journal.cli.topic_formats import TopicFormat, described
 from journal.config import Settings
@@ -63,6 +64,7 @@ def init(
         "shards": identity.shards,
         "epoch": rows.epoch.epoch,
     }
+    note_done(f"{called(settings.journal)} is made or checked")
     if as_json:
         print_json(facts)
     else:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
 from journal.cli.common import confirm, errors, print_json, print_line, shown_if_long
+from journal.cli.standard_streams import note_done
 from journal.cli.tables import print_facts
 
 _Plan = TypeVar("_Plan")
@@ -37,6 +38,7 @@ def repair(
     confirm("write it?", yes=yes)
     with shown_if_long("Kafka"):
         repairer.write(planned)
+    note_done(written(planned))
     if as_json:
         print_json({**facts, "repaired": True})
     else:

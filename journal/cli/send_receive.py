@@ -29,12 +29,13 @@ from journal.cli.common import (
 from journal.cli.operations.ports import Json, SendOrder, SentSoFar
 from journal.cli.operations.typed_values import METAVAR, TYPES_HELP, parse_values
 from journal.cli.places import NodeOption, acting
+from journal.cli.standard_streams import note_done
 from journal.cli.tables import print_facts
 from journal.cli.text import printable
 from journal.errors import ConfigError
 from journal.process.clocks import wall_ms
 from journal.store.model import PRIORITY_DEFAULT, PRIORITY_MAX, Message
-from journal.words import counted
+from journal.words import counted, counted_are
 
 # ---- send --------------------------------------------------------------------------------------------------
 
@@ -61,7 +62,11 @@ def send(
     delay_s: Annotated[float, typer.Option(min=0, help="Deliver the message only after this many seconds.")] = 0.0,
     expire_s: Annotated[float, typer.Option(min=0, help="The message expires after this many seconds.")] = 0.0,
     create: Annotated[
-        bool, typer.Option("--create", help="Create the address, and a queue of the same name, if missing.")
+        bool,
+        typer.Option(
+            "--create",
+            help="Create the address, and a queue of the same name, if missing; without --queue, send to that queue.",
+        ),
     ] = False,
     node: NodeOption = None,
     take_over: TakeOverOption = False,
@@ -92,6 +97,7 @@ def send(
         acting(settings, node, take_over=take_over, progress=progress) as acts,
     ):
         queues, ids = acts.send(order, so_far)
+    note_done(f"{counted_are(len(ids), 'message')} stored")
     if as_json:
         print_json(_sent_json(order, so_far))
         return

@@ -13,6 +13,15 @@ from journal.errors import OutputError
 
 _INPUT, _OUTPUT, _ERRORS = 0, 1, 2
 
+_done: list[str] = []
+"""What the command has changed for good."""
+
+
+def note_done(what: str) -> None:
+    """Note what the command has changed for good, as `shard 3 passed offset 7`. If standard output cannot be written,
+    the error says so: a script must not do it again."""
+    _done.append(what)
+
 
 @contextmanager
 def standard_streams() -> Iterator[None]:
@@ -30,7 +39,7 @@ def standard_streams() -> Iterator[None]:
         finally:
             sys.stdout.flush()
     except OutputError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print("; ".join([f"error: {error}", *_done]), file=sys.stderr)
         drop_output()
         sys.exit(1)
     except BrokenPipeError:

@@ -22,6 +22,7 @@ from journal.cli.common import (
     print_note,
 )
 from journal.cli.reading import opened_journal
+from journal.cli.standard_streams import note_done
 from journal.cli.tables import print_table
 from journal.process.clocks import wall_ms
 from journal.upkeep.trim import ShardTrim, Trimming
@@ -59,6 +60,7 @@ def trim(
                     print_note(f"{called(settings.journal)}: {count:,} offsets of the WAL are to be deleted")
                 confirm("delete them for good?", yes=yes)
                 trimming.delete(plan)
+                note_done(f"{counted(count, 'offset')} {'were' if count > 1 else 'was'} deleted")
     if as_json:
         print_json({"journal": settings.journal, "deleted": bool(count) and not dry_run, "shards": _to_json(plan)})
     elif not count:

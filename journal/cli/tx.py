@@ -25,6 +25,7 @@ from journal.cli.operations.outcomes import forgettable
 from journal.cli.operations.ports import Json
 from journal.cli.optional_value import OptionalValueCommand
 from journal.cli.places import NodeOption, looking, settling
+from journal.cli.standard_streams import note_done
 from journal.cli.tables import print_facts, print_table
 from journal.cli.text import duration, printable
 from journal.config import Settings
@@ -134,6 +135,7 @@ def forget(
         settling(settings, node, of_a_store=False, take_over=take_over, progress=progress) as settles,
     ):
         epoch = settles.forget(str(line["record"]), operator=operator())
+    note_done(f"the outcome of xid {xid} is forgotten")
     if as_json:
         print_json(line | {"operator": operator(), "epoch": epoch})
     else:
@@ -155,11 +157,12 @@ def _settle(
         settling(settings, node, of_a_store=of_a_store, take_over=take_over, progress=progress) as settles,
     ):
         epoch = settles.settle(tx, commit=outcome == "commit", operator=operator())
+    done = f"transaction {tx} is {'committed' if outcome == 'commit' else 'rolled back'}"
+    note_done(done)
     if as_json:
         print_json(line | {"outcome": outcome, "operator": operator(), "epoch": epoch})
     else:
-        done = {"commit": "committed", "rollback": "rolled back"}[outcome]
-        print_line(f"transaction {tx} is {done}")
+        print_line(done)
 
 
 # ---- words -------------------------------------------------------------------------------------------------

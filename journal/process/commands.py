@@ -42,10 +42,10 @@ def forget_options() -> None:
 
 def _options(journal: str) -> Mapping[str, str]:
     own = next(iter(_given), next(reversed(_servers), ""))
-    given = _given.get(journal or own)
-    if given is not None or not (journal or own):
-        return given or {}
-    found = _FULL_NAME.fullmatch(journal or own)
+    given, full = _given.get(own, {}), journal or own
+    if not full or (full == own and given.get("--config")):
+        return given
+    found = _FULL_NAME.fullmatch(full)
     assert found, "the pattern fits each name"
     named = {"-j": found["name"], "--topic-prefix": found["prefix"] or ""}
-    return {**named, "-b": _servers.get(journal or own, "")} if not _given else {**_given[own], **named}
+    return {**given, **named} if _given else {**named, "-b": _servers.get(full, "")}

@@ -12,6 +12,7 @@ import typer
 
 from journal.cli.common import PROGRESS_AFTER_S, Chosen, JsonOption, journal_command, print_json
 from journal.cli.logs import log_progress
+from journal.cli.standard_streams import note_done
 from journal.cli.stopping import stopped_by_signals
 from journal.cli.tables import print_facts
 from journal.cli.worker.worker import LogJsonOption
@@ -187,6 +188,7 @@ def hand_over(chosen: Chosen, to: ToOption = "", as_json: JsonOption = False) ->
     began = time.monotonic()
     found = ask_for_hand_over(chosen.settings(), to)
     took_s = round(time.monotonic() - began, 3)
+    note_done(f"node {found.node} is active")
     if as_json:
         print_json({"node": found.node, "epoch": found.epoch, "took_seconds": took_s, "was_active": found.was_active})
     else:

@@ -89,7 +89,7 @@ class StoreActing:
         store, address = self._served.store, order.message.address
         if order.create:
             _create(store, address)
-        queues = list(order.queues or _queues_of(store, address))
+        queues = list(order.queues or ([address] if order.create else _queues_of(store, address)))
         so_far.queues = queues
         ids: list[int] = []
         while len(ids) < order.count:
@@ -214,7 +214,7 @@ def _is_durable(completion: Completion) -> bool:
 def _create(store: MessageStore, address: str) -> None:
     if all(entry.name != address for entry in store.addresses()):
         store.create_address(address).wait(WAIT_S)
-    if all(info.config.address != address for info in store.queues()):
+    if all((info.config.address, info.config.name) != (address, address) for info in store.queues()):
         store.create_queue(QueueConfig(address, address)).wait(WAIT_S)
 
 

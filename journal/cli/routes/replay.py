@@ -18,11 +18,13 @@ from journal.cli.common import (
     print_line,
 )
 from journal.cli.reading import opened_journal
+from journal.cli.standard_streams import note_done
 from journal.cli.tables import print_table
 from journal.errors import InvalidOperationError
 from journal.kafka.clients import kafka_of
 from journal.kafka.ports import Kafka
 from journal.routing.parts import start_ms
+from journal.words import counted
 from streams.routes.replay import RouteReplay, ShardReplayed
 from streams.routes.replay_range import ReplayRange, range_of_ids, range_of_time
 from streams.routes.targets import Sizes
@@ -123,6 +125,8 @@ COLUMNS = ("shard", "from WAL offset", "to", "messages", "sent", "refused", "dea
 
 def _print(facts: dict[str, Any], range_: ReplayRange, done: Sequence[ShardReplayed], *, as_json: bool) -> None:
     total = {name: sum(getattr(each, name) for each in done) for name in ("messages", "sent", "dead_letters")}
+    if total["sent"] and not facts["dry_run"]:
+        note_done(f"sent by the replay: {counted(total['sent'], 'record')}")
     if as_json:
         refused: Counter[str] = sum((each.refused for each in done), Counter())
         shards = [_shard_json(each) for each in done]

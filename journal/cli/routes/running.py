@@ -23,6 +23,7 @@ from journal.cli.common import (
 )
 from journal.cli.reading import opened_journal
 from journal.cli.repair import newest_mark, wait_for_mark
+from journal.cli.standard_streams import note_done
 from journal.cli.status.sources import SOURCE_COLUMNS, source_notes, source_rows, sources_json
 from journal.cli.tables import print_facts, print_table
 from journal.cli.text import duration, moment
@@ -234,10 +235,12 @@ def resume(
         finally:
             producer.close()
         mark = wait_for_mark(kafka, settings, shard, skip, timeout_s)
+    done = f"shard {shard} passed offset {skip}; its mark stands at {mark.offset}"
+    note_done(done)
     if as_json:
         print_json(facts | {"resumed": True, "mark_offset": mark.offset, "operator": operator()})
     else:
-        print_line(f"shard {shard} passed offset {skip}; its mark stands at {mark.offset}")
+        print_line(done)
 
 
 def _require_stop(kafka: Kafka, settings: Settings, rows: ControlRows, shard: int, offset: int) -> RoutesReport:

@@ -22,6 +22,7 @@ from journal.cli.common import (
     print_note,
 )
 from journal.cli.spark.session import further_parts, spark_session
+from journal.cli.standard_streams import note_done
 from journal.cli.tables import print_facts, print_table
 from journal.errors import ConfigError, StateError
 from journal.words import called
@@ -115,6 +116,7 @@ def replay(
         if in_doubt is ReplayInDoubt.REFUSE:
             _require_settled(selection)
         facts = _replayed(settings, of, selection, take_over=take_over)
+    note_done(f"the replay into {called(settings.journal)} is done")
     if as_json:
         print_json(facts)
     else:

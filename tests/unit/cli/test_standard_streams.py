@@ -25,7 +25,7 @@ with standard_streams():
 
 
 def run(shell: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = ["/bin/sh", "-c", shell, "sh", sys.executable, PRINTS]
+    command = ["/bin/sh", "-c", shell, "sh", sys.executable, PRINTS, DOES]
     environment = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", **environment}
     return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
 
@@ -50,3 +50,17 @@ def test_an_output_that_knows_no_other_letters_has_them_escaped() -> None:
     ended = run('"$1" -c "$2"', LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0", PYTHONIOENCODING="ascii")
     assert (ended.returncode, ended.stderr) == (0, "said\n")
     assert r"na\xefve \u2713" in ended.stdout
+
+
+DOES = r"""
+from journal.cli.standard_streams import note_done, standard_streams
+with standard_streams():
+    note_done("1 message is stored")
+    print("sent")
+"""
+
+
+def test_an_output_that_cannot_be_written_does_not_hide_what_the_command_has_done() -> None:
+    ended = run('"$1" -c "$3" > /dev/full')
+    said = "error: cannot write standard output: No space left on device; 1 message is stored\n"
+    assert (ended.returncode, ended.stderr) == (1, said)

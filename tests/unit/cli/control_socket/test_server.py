@@ -60,9 +60,19 @@ def test_a_message_is_sent_and_looked_at(node: NodeUnderTest) -> None:
     assert bodies(node.store_node.store) == [b"\x00body"]
 
 
+def test_create_makes_the_queue_of_the_address_s_name_and_sends_to_it_though_another_queue_is_there(
+    node: NodeUnderTest,
+) -> None:
+    with node.client() as client:
+        for _ in range(2):
+            queues, _ = client.send(replace(ORDER, create=True), SentSoFar())
+            assert queues == ["orders"]
+        assert {line["queue"]: line["ready"] for line in client.queues().queues} == {"orders": 2, "q": 0}
+
+
 def test_more_messages_than_a_request_may_have_are_sent_in_order(node: NodeUnderTest) -> None:
     with node.client() as client:
-        _, ids = client.send(SendOrder(Message("orders", b"x"), (), count=1300, create=True), SentSoFar())
+        _, ids = client.send(SendOrder(Message("orders", b"x"), (), count=1300), SentSoFar())
         assert len(ids) == 1300
         assert [line["id"] for line in client.messages("q", 0).lines] == ids
         assert len(list(client.messages("q", 3).lines)) == 3
