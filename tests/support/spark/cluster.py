@@ -1,5 +1,6 @@
-"""A standalone Spark on loopback: a master and a worker, each a process in a directory of its own. What they have in
-common with drivers is this machine's files, where these are named by a URI or an absolute path."""
+"""A standalone Spark on loopback: a master and a worker, each a process in a directory of its own; and a server of
+Spark Connect. What they have in common with drivers is this machine's files, where these are named by a URI or an
+absolute path."""
 
 from __future__ import annotations
 
@@ -18,13 +19,23 @@ import pyspark
 
 from journal.embedded.ports import choose_free_ports
 from tests.support.processes.child import program
-from tests.support.spark.jobs import QUICK_JAVA, SETTINGS
+from tests.support.spark.jobs import INTERPRETED, QUICK_JAVA, SETTINGS
 
 _HOME = Path(pyspark.__file__).parent
 _LOOPBACK = "127.0.0.1"
-_UP_S = 120.0
+_UP_S = 60.0
 _LOOK_S = 0.05
 _END_S = 30.0
+_CONNECT_SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
+_SERVED = INTERPRETED | {
+    "spark.ui.enabled": "false",
+    "spark.driver.extraJavaOptions": QUICK_JAVA,
+    "spark.driver.host": _LOOPBACK,
+    "spark.driver.bindAddress": _LOOPBACK,
+    "spark.connect.grpc.binding.address": _LOOPBACK,
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+}
 _EXECUTOR = {"spark.executor.memory": "600m", "spark.executor.extraJavaOptions": QUICK_JAVA}
 
 
@@ -68,6 +79,26 @@ def spark_cluster(directory: Path) -> Iterator[SparkCluster]:
 
 
 @contextmanager
+def connect_server(directory: Path) -> Iterator[str]:
+    """A Spark that serves Spark Connect until it is left. The result is its URL. Tables with a name are in its
+    `directory`, below `spark-warehouse`."""
+    (port,) = choose_free_ports(1, ())
+    settings = _SERVED | {"spark.connect.grpc.binding.port": str(port)}
+    options = [option for name, value in settings.items() for option in ("--conf", f"{name}={value}")]
+    server = ("SparkSubmit", "--master", "local[2]", *options, "--class", _CONNECT_SERVER, "spark-internal")
+    with _daemon(directory, *server):
+        _wait_for(port)
+        yield f"sc://{_LOOPBACK}:{port}"
+
+
+def run_pipeline(url: str, specification: Path) -> str:
+    """Run a Declarative Pipeline by Spark's own command, on the server at `url`; gives what the command says."""
+    command = [_HOME / "bin/spark-pipelines", "--remote", url, "run", "--spec", specification]
+    with _process(command, specification.parent, subprocess.PIPE, subprocess.STDOUT) as process:
+        return str(process.communicate(timeout=_UP_S)[0])
+
+
+@contextmanager
 def _daemon(directory: Path, name: str, *arguments: object) -> Iterator[None]:
     directory.mkdir()
     command = [_HOME / "bin/spark-class", f"org.apache.spark.deploy.{name}", *arguments]
@@ -108,7 +139,7 @@ def _environment() -> Mapping[str, str]:
     own = {
         "SPARK_HOME": str(_HOME),
         "SPARK_LOCAL_IP": _LOOPBACK,
-        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_MEMORY": "700m",
         "SPARK_DAEMON_JAVA_OPTS": QUICK_JAVA,
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
@@ -123,7 +154,7 @@ def _wait_for(port: int) -> None:
         try:
             socket.create_connection((_LOOPBACK, port), timeout=_LOOK_S).close()
         except OSError:
-            assert time.monotonic() < until, "the master does not come up"
+            assert time.monotonic() < until, "nothing listens there"
             time.sleep(_LOOK_S)
         else:
             return
