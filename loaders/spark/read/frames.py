@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
+from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import from_arrow_type
 
 from loaders.spark.read.decoding import HEAD, OPERATION, decoded, head, pieces
@@ -90,7 +90,7 @@ def _heads(values: pa.Array) -> pa.Array:
     return pa.array(told, _HEADS)
 
 
-_HEAD_OF = arrow_udf(_heads, returnType=from_arrow_type(_HEADS), functionType=ArrowUDFType.SCALAR)
+_HEAD_OF = arrow_udf(_heads, returnType=from_arrow_type(_HEADS))  # type: ignore[call-overload]  # see _heads for its kind
 
 
 def frames(read: DataFrame) -> DataFrame:

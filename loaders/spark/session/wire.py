@@ -18,7 +18,7 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
+from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import (
     ArrayType,
@@ -68,7 +68,7 @@ def _parser(message: str) -> Any:
     def parse(values: pa.Array) -> pa.Array:
         return parsed_values(values, message)
 
-    return arrow_udf(parse, returnType=_struct(message), functionType=ArrowUDFType.SCALAR)
+    return arrow_udf(parse, returnType=_struct(message))  # type: ignore[call-overload]  # its kind is in the type hints
 
 
 @cache
