@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
@@ -32,7 +33,7 @@ def load(
     options = _options(source, table, starting, ending, shards, columns, topic)
     if spark.conf.get(_TAKES_FILTERS, "false") == "true":
         options["filters"] = "true"
-    spark.dataSource.register(KafkaJournal)
+    _register(spark)
     with journal_errors(source):
         table_ = spark.read.format(FORMAT_NAME).options(**options).load()
         table_.schema  # noqa: B018  where Spark is asked through Connect, only this asks it
@@ -54,11 +55,18 @@ def load_stream(
     options = _options(source, table, starting, None, None, columns, topic)
     if max_offsets is not None:
         options["max_offsets"] = str(max_offsets)
-    spark.dataSource.register(KafkaJournal)
+    _register(spark)
     with journal_errors(source):
         table_ = spark.readStream.format(FORMAT_NAME).options(**options).load()
         table_.schema  # noqa: B018
     return table_
+
+
+def _register(spark: SparkSession) -> None:
+    """Make the data source known to a session. Spark refuses to if another session, which knows it already, is the
+    active one of the thread that asks; so a thread asks that has no active session."""
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(spark.dataSource.register, KafkaJournal).result()
 
 
 def _options(
