@@ -35,6 +35,7 @@ _NO_TOPIC = f"{_KAFKA}common.errors.UnknownTopicOrPartitionException"
 _GONE = f"{_KAFKA}clients.consumer.OffsetOutOfRangeException"
 _SILENT = (f"{_KAFKA}common.errors.TimeoutException", f"{_KAFKA}common.errors.DisconnectException")
 _SOURCE = "org.apache.spark.sql.kafka010."
+_LATE, _STARTS_PYTHON = "java.net.SocketTimeoutException", "org.apache.spark.api.python.PythonWorkerFactory"
 _CAUSES_MAX = 20
 _RAISED = re.compile(rf"^(?:.* )?{re.escape(errors.__name__)}\.(\w+): (.*)$", re.MULTILINE)
 """The last line of a traceback of one of the journal's errors."""
@@ -138,6 +139,12 @@ def java_causes(error: Exception) -> list[Cause]:
         found.append(Cause(thrown.getClass().getName(), str(thrown.getMessage()), place, thrown))
         thrown = thrown.getCause()
     return found
+
+
+def is_late_python(error: Exception) -> bool:
+    """Whether a Python worker of Spark did not connect in time. Spark waits 10 s for the worker of a stream, and no
+    setting changes that."""
+    return any((cause.name, cause.thrown_in) == (_LATE, _STARTS_PYTHON) for cause in java_causes(error))
 
 
 def in_words(error: Exception) -> str:

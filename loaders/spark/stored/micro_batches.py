@@ -6,6 +6,7 @@ run: an older one, or one from a backup, could only disagree with the results.
 
 from __future__ import annotations
 
+import logging
 import tempfile
 import threading
 from collections.abc import Callable
@@ -14,9 +15,13 @@ from pathlib import Path
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
-from loaders.spark.session.failures import ReadJournal, journal_errors, translated
+from loaders.spark.session.failures import ReadJournal, is_late_python, journal_errors, translated
+
+log = logging.getLogger(__name__)
 
 _LOOK_EVERY_S = 1
+_STARTS_MAX = 3
+"""How often a query is started if its Python worker does not connect in time, as on a busy machine."""
 
 
 def run_micro_batches(
@@ -53,19 +58,24 @@ def run_micro_batches(
         writer = records.writeStream.queryName(f"{name} {source.journal}").foreachBatch(take_batch)
         writer = writer.option("checkpointLocation", Path(directory).as_uri())
         writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=f"{every_s} seconds")
-        query = writer.start()
-        try:
-            while not query.awaitTermination(_LOOK_EVERY_S):
-                status = query.status
-                if failed or (stop.is_set() and not status["isTriggerActive"]):
+        for starts_left in reversed(range(_STARTS_MAX)):
+            query = writer.start()
+            try:
+                while not query.awaitTermination(_LOOK_EVERY_S):
+                    status = query.status
+                    if failed or (stop.is_set() and not status["isTriggerActive"]):
+                        break
+                    if look is not None:
+                        look(not status["isTriggerActive"] and not status["isDataAvailable"])
+                break
+            except StreamingQueryException as error:
+                # report the first error, not the errors that it caused
+                if failed:
                     break
-                if look is not None:
-                    look(not status["isTriggerActive"] and not status["isDataAvailable"])
-        except StreamingQueryException as error:
-            # report the first error, not the errors that it caused
-            if not failed:
-                raise translated(error, source) or error from error
-        finally:
-            query.stop()
+                if not (starts_left and is_late_python(error)):
+                    raise translated(error, source) or error from error
+                log.warning("Spark's Python worker did not start in time: starting the query again")
+            finally:
+                query.stop()
     if failed:
         raise failed[0]

@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 
 from journal.errors import GapError, KafkaRefusedError, MissingExtraError
 from loaders.spark.read.source import JournalSource
-from loaders.spark.session.failures import READING, WRITING, translated
+from loaders.spark.session.failures import READING, WRITING, is_late_python, translated
 
 SOURCE = JournalSource("b:1", "orders", {"security.protocol": "sasl_ssl", "sasl.username": "reader"})
 ADD = "kafka-acls --bootstrap-server b:1 --add --allow-principal User:reader"
@@ -18,8 +18,17 @@ ADD = "kafka-acls --bootstrap-server b:1 --add --allow-principal User:reader"
 class Thrown:
     """A Java exception, as the gateway shows one; its class is its own."""
 
-    def __init__(self, name: str, cause: Thrown | None = None, *, topics: Sequence[str] = (), group: str = "") -> None:
+    def __init__(
+        self,
+        name: str,
+        cause: Thrown | None = None,
+        *,
+        topics: Sequence[str] = (),
+        group: str = "",
+        thrown_in: str = "",
+    ) -> None:
         self._name = name
+        self._thrown_in = thrown_in
         self._cause = cause
         self._topics = topics
         self._group = group
@@ -33,8 +42,11 @@ class Thrown:
     def getMessage(self) -> str:
         return "Not authorized"
 
-    def getStackTrace(self) -> list[object]:
-        return []
+    def getStackTrace(self) -> list[Thrown]:
+        return [self] if self._thrown_in else []
+
+    def getClassName(self) -> str:
+        return self._thrown_in
 
     def getCause(self) -> Thrown | None:
         return self._cause
@@ -119,3 +131,14 @@ def test_an_error_that_a_python_worker_raises_is_raised_as_it_was(last: str, typ
 
 def test_an_error_of_a_worker_that_is_none_of_the_journals_stays_what_it_is() -> None:
     assert translated(PySparkException(TRACEBACK.format(last="ValueError: no")), SOURCE) is None
+
+
+@pytest.mark.parametrize(
+    ("thrown_in", "is_late"),
+    [("org.apache.spark.api.python.PythonWorkerFactory", True), ("java.net.Socket", False)],
+)
+def test_a_python_worker_that_did_not_connect_in_time_is_told_from_another_silence(
+    thrown_in: str, is_late: bool
+) -> None:
+    silence = Thrown("java.net.SocketTimeoutException", thrown_in=thrown_in)
+    assert is_late_python(Raised(Thrown("org.apache.spark.SparkException", silence))) is is_late
