@@ -106,18 +106,22 @@ class ControlSocketServer:
 
     def _take_on(self, connected: socket.socket) -> None:
         limits = self._limits
+        refusal = f"{limits.connections_max} commands use this node's control socket: try again"
         with self._lock:
-            full = len(self._connections) >= limits.connections_max
-            if not full:
+            if len(self._connections) < limits.connections_max:
                 lines = JsonConnection(connected, bytes_max=limits.request_bytes_max, line_s=limits.line_s)
                 thread = threading.Thread(
                     target=self._serve, args=(lines,), name="kafka-journal-control-connection", daemon=True
                 )
-                self._connections[thread] = lines
-        if full:
-            _refuse(connected, limits.connections_max)
-        else:
-            thread.start()
+                try:
+                    thread.start()
+                except RuntimeError as error:
+                    refusal = f"no thread can be started on this node's machine ({error}): allow it more, or try again"
+                    log.error("a connection of the control socket was refused: %s", refusal)
+                else:
+                    self._connections[thread] = lines
+                    return
+        _refuse(connected, refusal)
 
     # ---- one connection --------------------------------------------------------------------------------------------
 
@@ -183,12 +187,11 @@ def _write(lines: JsonConnection, value: Mapping[str, object]) -> None:
         raise _PeerGoneError(str(error)) from error
 
 
-def _refuse(connected: socket.socket, connections_max: int) -> None:
+def _refuse(connected: socket.socket, why: str) -> None:
     """Refuse a connection, and say so if that is possible at once."""
-    error = FullError(f"{connections_max} commands use this node's control socket: try again")
     connected.setblocking(False)
     try:
-        connected.send(encode_line({"id": None, "error": encode_error(error)}))
+        connected.send(encode_line({"id": None, "error": encode_error(FullError(why))}))
     except OSError as gone:
         log.debug("a refused connection is gone: %s", gone)
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from dataclasses import replace
 
 import pytest
@@ -434,6 +435,21 @@ def test_connections_are_bounded_and_one_that_ends_makes_room(node: NodeUnderTes
         wait_until(lambda: not server.connections)
         with NodeClient(server.path) as third:
             assert third.hello() == "one"
+
+
+def test_a_machine_without_a_thread_refuses_a_connection_and_serves_the_next(
+    node: NodeUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with node.socket() as server:
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refuse)
+            with NodeClient(server.path) as first, pytest.raises(FullError, match="no thread can be started"):
+                first.hello()
+        with NodeClient(server.path) as second:
+            assert second.hello() == "one"
 
 
 def test_a_node_that_closes_ends_its_connections_and_gives_back_what_they_took(node: NodeUnderTest) -> None:
