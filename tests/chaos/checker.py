@@ -221,24 +221,28 @@ def _check_epoch(activation: Activation, steps: Sequence[Step], folds: Sequence[
 def _match(
     where: str, own: Sequence[int], steps: Sequence[Step], effects: Sequence[Effect], verdict: Verdict
 ) -> set[int]:
-    """Numbers of the shard's own steps that took effect; `verdict` gets what did so twice, out of order, or unasked."""
+    """Numbers of the shard's own steps that took effect; `verdict` gets what did so twice, out of order, or unasked.
+
+    A frame has its operations by kind, so the operations of each kind and those of each record must be in order.
+    """
     waiting: dict[Effect, list[int]] = {}
     for place in reversed(own):
         waiting.setdefault(steps[place].effect, []).append(place)
     present: set[int] = set()
-    last = -1
+    last: dict[str | tuple[bool, int], int] = {}
     for effect in effects:
         places = waiting.get(effect)
+        settles = effect.op in ("prepare", "commit", "rollback")
         if not places:
-            settles = effect.op in ("prepare", "commit", "rollback")
             kind = Kind.DUPLICATE if places is not None else Kind.IN_DOUBT if settles else Kind.FOREIGN
             verdict.add(kind, f"{where}: {effect}")
             continue
         place = places.pop()
         present.add(place)
-        if place < last:
-            verdict.add(Kind.ORDER, f"{where}, operation {steps[place].n}: {effect}")
-        last = max(last, place)
+        for among in (effect.op, (settles, effect.id)):
+            if place < last.get(among, -1):
+                verdict.add(Kind.ORDER, f"{where}, operation {steps[place].n}: {effect}")
+            last[among] = max(last.get(among, -1), place)
     return present
 
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from operator import itemgetter
 
 from journal.v1.journal_pb2 import ADD, DELETE, UPDATE, Identity, Mark
 from journal.verify import Loaded, verify_shard
@@ -68,7 +69,10 @@ def verify_all(evidence: Evidence, load: Sequence[Line]) -> list[str]:
 
 
 def order_faults(evidence: Evidence, should: Sequence[Sequence[Call]]) -> list[str]:
-    """Whether what took effect in each shard is what should have, once each and in order; and nothing was refused."""
+    """Whether what took effect in each shard is what should have, once each; and nothing was refused.
+
+    A frame has its operations by kind, so the operations of each kind and those of each record must be in order.
+    """
     faults: list[str] = []
     for shard, wal in enumerate(evidence.wal):
         happened: list[Happening] = []
@@ -81,10 +85,12 @@ def order_faults(evidence: Evidence, should: Sequence[Sequence[Call]]) -> list[s
             faults.append(f"shard {shard}: {mark.rejected} rejected operations, {mark.stale} stale frames")
         told = [(one.type, one.id, one.data) for one in happened]
         wanted = [(_TYPES[call.verb], call.id, fingerprint(call.data)) for call in should[shard]]
-        for place, (one, other) in enumerate(zip_longest(wanted, told)):
-            if one != other:
-                faults.append(f"shard {shard}: {one} should have happened {place}th, and {other} did")
-                break
+        for among in (0, 1):  # the type, and the record
+            in_groups = [sorted(each, key=itemgetter(among)) for each in (wanted, told)]
+            for place, (one, other) in enumerate(zip_longest(*in_groups)):
+                if one != other:
+                    faults.append(f"shard {shard}: {one} should have happened {place}th, and {other} did")
+                    break
     return faults
 
 
