@@ -130,7 +130,7 @@ def test_a_shard_that_a_route_stops_goes_on_when_an_operator_says_so(bootstrap: 
         seen = run_command("status", "--json", env=env)
         assert json.loads(seen.stdout)["shards"][0]["stopped_by_route"]["offset"] == offset, seen.stderr
         assert "is STOPPED by a route since" in run_command("status", env=env).stdout
-        assert f"routes resume -j {settings.journal} 0 --skip {offset}" in shard["stopped"]
+        assert f"routes resume -j {settings.journal} -b {bootstrap} 0 --skip {offset}" in shard["stopped"]
         wrong = run_command("routes", "resume", 0, "--skip", offset + 1, "--yes", env=env)
         assert (wrong.returncode, f"stopped before offset {offset}" in wrong.stderr) == (1, True)
         done = run_command("routes", "resume", 0, "--skip", offset, "--yes", "--json", env=env)

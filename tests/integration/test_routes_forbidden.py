@@ -94,7 +94,7 @@ def test_a_target_that_is_forbidden_stops_the_shard_until_it_is_allowed(
         assert f"topic {topic}" in said
         assert what in said
         assert f"kafka-acls --bootstrap-server {guarded} --add" in said
-        assert f"routes resume -j {settings.journal} 0 --skip" in said
+        assert f"routes resume -j {settings.journal} -b {guarded} 0 --skip" in said
         acls.forget()
         wait_until(lambda: len(values(guarded, topic)) >= 3, lambda: stopped(settings))
         assert values(guarded, topic) == [b"before", b"one", b"two"]
