@@ -154,8 +154,7 @@ def test_an_archive_says_what_operators_had_skipped_to_who_has_nothing_but_the_a
     """Also if there is nothing else to archive, and of a skip that was asked for only what a worker did."""
     source = journal.source
     name, nowhere = source.journal, JournalSource("127.0.0.1:1", source.journal)
-    broken = frame(journal.numbers[0] + 1, add(1024), journal=journal.uuid)
-    broken.count += 1
+    broken = frame(journal.numbers[0] + 1, add(-1024), journal=journal.uuid)
     journal.foreign(broken.SerializeToString())
     offset = max(row[1] for row in journal.wal() if row[0] == 0)
     place = (0, offset)
