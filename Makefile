@@ -36,7 +36,7 @@ check: venv  ## checks style and types (ruff, mypy)
 # Hundreds of processes import this project, so compiled modules are kept, whatever the environment says.
 test: export PYTHONDONTWRITEBYTECODE =
 test: venv  ## runs all tests, against real Kafka
-	$(BIN)/pytest -n 5 --max-worker-restart 0 --dist loadscope --no-loadscope-reorder --durations=40
+	$(BIN)/pytest -n 4 --max-worker-restart 0 --dist loadscope --no-loadscope-reorder --durations=40
 
 extras: venv  ## installs each extra by the ranges of pyproject.toml in an empty environment, and checks it
 	$(BIN)/python -m tests.extras

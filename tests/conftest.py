@@ -27,7 +27,7 @@ _CLUSTER = "tests/chaos/"
 """Tests of this folder share one cluster."""
 
 _SPARK = "tests/integration/spark/"
-_SPARKS = 2
+_SPARKS = 1
 """Number of processes that run Spark's tests, each with a Spark of its own."""
 
 _APART = ("tests/simulation/", "tests/chaos/test_containers.py", "tests/integration/test_pages.py")
