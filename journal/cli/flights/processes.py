@@ -19,7 +19,7 @@ from journal.errors import DeadlineError, DemoError
 
 SAMPLE_S = 0.1
 STOP_S = 20.0
-SILENCE_S = 120.0
+SILENCE_S = 300.0
 _LOOK_S = 0.5
 
 Event = dict[str, Any]
