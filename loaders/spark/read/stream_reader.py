@@ -7,6 +7,7 @@ anew, and records that were trimmed meanwhile.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -26,6 +27,9 @@ Offset = dict[str, Any]
 """An offset as Spark keeps it, in JSON: `journal` and `topic` are the ids of both, `shards` has the offset of each."""
 
 _ANEW = "start the query with another checkpointLocation"
+_LAGGING_S = 5.0
+"""How long an end before a start may be the answer of a replica that lags behind."""
+_PAUSE_S = 0.5
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -48,11 +52,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if offsets_max is None else ReadMaxRows(offsets_max)
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        """Where the micro-batch that begins at `start` ends. A limit counts offsets."""
+        """Where the micro-batch that begins at `start` ends. A limit counts offsets. Raises GapError if committed
+        records end before `start`."""
         starts = self._offsets(start)
         ends = self._last or self._ends()
-        # an end before a start is an answer of a replica that lags behind; nothing is read then
-        ends = {shard: max(end, starts[shard]) for shard, end in ends.items()}
+        if any(end < starts[shard] for shard, end in ends.items()):
+            ends = self._ends_behind(starts)
         if isinstance(limit, ReadMaxRows):
             ends = limited(starts, ends, limit.max_rows)
         return self._offset(ends)
@@ -77,6 +82,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         self._places.close()
+
+    def _ends_behind(self, starts: Mapping[int, int]) -> dict[int, int]:
+        """The ends, none of which is before its start. They are asked for again for a while, because a replica that
+        lags behind may answer. Raises GapError if an end stays before its start."""
+        until = time.monotonic() + _LAGGING_S
+        while True:
+            ends = self._ends()
+            lost = next((shard for shard, end in ends.items() if end < starts[shard]), None)
+            if lost is None:
+                return ends
+            if time.monotonic() >= until:
+                raise GapError(
+                    f"the end of what is committed went back, from {starts[lost]} to {ends[lost]}: records are lost",
+                    topic=self._options.topic,
+                    partition=lost,
+                    offset=ends[lost],
+                )
+            time.sleep(_PAUSE_S)
 
     def _ends(self) -> dict[int, int]:
         return {shard: end for shard, (_, end) in self._places.asked_again().items()}

@@ -313,6 +313,8 @@ def test_a_query_that_goes_on_notices_what_was_made_anew_trimmed_or_lost(damaged
             reader.partitions(start | what, whole)
     with pytest.raises(GapError, match="records up to offset 99 were asked for, and committed ones end here"):
         reader.partitions(start, whole | {"shards": {"0": 99, "1": 0}})
+    with pytest.raises(GapError, match="the end of what is committed went back, from 99 to "):
+        reader.latestOffset(start | {"shards": {"0": 99, "1": 0}}, ReadAllAvailable())
     with pytest.raises(ConfigError, match=r"the query has read the shards \[0\], which are not those of now"):
         reader.latestOffset(start | {"shards": {"0": 3}}, ReadAllAvailable())
     reader.stop()
