@@ -163,7 +163,8 @@ def decode_rows(topic: str, records: Iterable[LogRecord]) -> ControlRows:
             name, value = kind.entry(record, row)
             rows.setdefault(kind.field, {})[name] = value
         if isinstance(row, Identity) and row.format != FORMAT:
-            raise RowError("the identity is of another format", topic=topic, partition=0, offset=record.offset)
+            reason = f"the journal has format {row.format}, this kafka-journal reads {FORMAT}"
+            raise RowError(reason, topic=topic, partition=0, offset=record.offset)
     return ControlRows(**rows, unreadable=unreadable)
 
 

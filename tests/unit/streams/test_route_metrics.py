@@ -109,6 +109,7 @@ def test_routes_have_metrics_of_success_failure_by_reason_and_latency() -> None:
 
 def test_nodes_have_metrics_of_what_they_did_over() -> None:
     assert samples(None, "node_") == [
+        'kafka_journal_node_active{node="one"} 0',
         'kafka_journal_node_recoveries_total{node="one"} 3',
         'kafka_journal_node_checks_total{node="one"} 9',
         'kafka_journal_node_inits_total{node="one"} 4',

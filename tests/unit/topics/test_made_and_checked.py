@@ -170,7 +170,7 @@ def test_all_faults_are_told_at_once_each_topic_with_the_command_that_mends_it()
         added = ",".join(f"{key}={value}" for key, value in wrong.items())
         assert len(wrong) >= len(wanted) - 2, "of segments, 1 is little enough"
         assert said.endswith(f"--entity-name {topic} --add-config {added}")
-    assert table == "topic j.table is missing: kafka-journal init -j j"
+    assert table.startswith("topic j.table is missing: kafka-journal init -j j")
     assert [fault["topic"] for fault in refusal.value.faults] == ["j.wal", "j.table", "j.control"]
     settings = refusal.value.faults[0]["settings"]
     assert isinstance(settings, list)
@@ -388,7 +388,9 @@ def test_an_identity_beside_topics_that_never_had_a_record_can_be_changed() -> N
     """An `init` leaves such an identity if it was not allowed to make topics, or found them with other partitions."""
     inits = with_topics_of_another_number()
     first = inits.rows.identity
-    with pytest.raises(TopicError, match=r"(?s)with 3 partitions instead of 2, .*kafka-journal init -j j --shards 3"):
+    with pytest.raises(
+        TopicError, match=r"(?s)with 3 partitions instead of 2, .*kafka-journal init -j j( -b \S+)? --shards 3"
+    ):
         inits.run(b"B" * 16)
     assert inits.rows.identity == first
     changed = inits.run(b"B" * 16, shards=3, change_shards=True)

@@ -681,4 +681,4 @@ def test_a_load_names_only_some_of_many_and_says_how_many_more(scene: Scene, cap
     scene.journal.flush()
     scene.reopen()
     assert caplog.text.count("in doubt: transaction ") == WARNINGS_MAX
-    assert "in doubt: 2 transactions more" in caplog.text
+    assert "in doubt: 2 more" in caplog.text
