@@ -85,7 +85,7 @@ class ActiveFacts:
     lapsed: bool = False
     """The node's membership has run out by the node's own clock."""
     problem: str = ""
-    """What keeps the node out of the group, if that is known."""
+    """The reason why the node is not in the group, if that is known."""
     current: bool = True
     """The node's last commit began recently enough to hand messages out."""
     others_fit: Sequence[str] = ()

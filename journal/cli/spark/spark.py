@@ -109,7 +109,7 @@ def read(
         from loaders.spark.session.failures import journal_errors
 
         source = JournalSource.from_settings(settings)
-        with journal_errors(source):
+        with journal_errors():
             rows, dead_letters, skipped = _read(
                 spark, source, what, store=store, from_trimmed=from_trimmed, archive=archive
             )

@@ -108,7 +108,7 @@ def analytics(
         journal = JournalIdentity(manifest.uuid, len(manifest.parts))
         places = manifest.skipped_and_archived()
         records = as_records(read_archive(spark, archive, source.journal), source.wal)
-    with journal_errors(source):
+    with journal_errors():
         with_skips = records.withColumn("skip", is_one_of(places))
         return analysed(with_skips, journal, source.journal, width_s, skipped=len(places))
 

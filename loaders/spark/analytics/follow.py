@@ -322,7 +322,7 @@ def follow(
                 "skip", is_one_of(places)
             ),
             "analytics",
-            source,
+            source.journal,
             take,
             once=once,
             every_s=every_s,

@@ -142,7 +142,7 @@ class _ArchiveJob:
         run_micro_batches(
             stream(self._spark, self._source, self._source.wal, starting=self._starting, max_offsets=max_offsets),
             "archive",
-            self._source,
+            self._source.journal,
             self._archive,
             once=once,
             every_s=every_s,

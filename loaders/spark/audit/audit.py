@@ -92,7 +92,7 @@ def audit(
     """
     journal = identity(source)
     table = batch(spark, source, source.table)
-    with journal_errors(source):
+    with journal_errors():
         # the trim is read first, so that no mark that is read next is before it; the end of the WAL is read last
         if archive is None:
             begin = begin_of(source, journal)

@@ -60,7 +60,7 @@ class BatchReader(DataSourceReader):
         self._ranges = RangeReader(options, schema, self._found.identity)
 
         self._left = Narrowed()
-        """What filters leave."""
+        """The part that filters leave."""
 
     def partitions(self) -> list[InputPartition]:
         return list(batch_ranges(self._options, self._found, self._left))

@@ -50,7 +50,7 @@ Numbers = npt.NDArray[Any]
 
 @dataclass(slots=True)
 class Decoded:
-    """What the values of some records hold. `operations` has OPERATION and, first, `row`, which record an operation
+    """The content of some records' values. `operations` has OPERATION and, first, `row`, which record an operation
     belongs to, and `index`, its place in the frame."""
 
     heads: dict[str, list[Any]] = field(default_factory=lambda: {name: [] for name in HEAD})
@@ -64,7 +64,7 @@ class Decoded:
     """The type of each operation, as a number."""
 
     def has_type(self, names: Sequence[str]) -> Numbers:
-        """Which operations have one of these types."""
+        """A mask of the operations that have one of these types."""
         wanted = np.zeros(256, np.bool_)
         wanted[[OperationType.Value(name) for name in names]] = True
         return wanted[self.types]
@@ -82,7 +82,7 @@ def pieces(batch: pa.RecordBatch, column: str = "value") -> Iterator[pa.RecordBa
 
 
 def decoded(values: Sequence[bytes | None], partitions: Numbers, journal: bytes, shards: int) -> Decoded:
-    """What the values of records in these partitions hold, for a journal of so many shards. Raises FormerFrameError.
+    """The content of records' values in these partitions, for a journal of so many shards. Raises FormerFrameError.
 
     Hot path: one parse for each frame, and a few steps of numpy for all of them.
     """
@@ -186,7 +186,7 @@ def _column(frames: list[FrameColumns], name: str, type_: np.dtype[Any]) -> Numb
 
 
 def _wrong(columns: dict[str, Numbers], counts: Numbers, partitions: Numbers, shards: int) -> Numbers:
-    """Which operations must not be in their frame."""
+    """A mask of the operations that must not be in their frame."""
     types, ids, txs = columns["types"], columns["ids"], columns["txs"]
     home = (ids & (VIRTUAL_SHARDS - 1)) % shards
     of_a_record = (ids < 1) | (txs < 0) | (columns["subjects"] < 0) | (home != partitions)

@@ -18,7 +18,7 @@ _SHARD, _OFFSET, _TIME = ("shard", "partition"), ("offset",), ("appended", "writ
 
 @dataclass
 class Narrowed:
-    """What filters leave."""
+    """The part that filters leave."""
 
     shards: frozenset[int] | None = None
     """The shards that may have rows; None for all."""
@@ -68,7 +68,7 @@ _OFFSETS: tuple[tuple[type[Filter], _Bound | None, _Bound | None], ...] = (
 
 
 def narrowed(filters: Iterable[Filter]) -> Narrowed:
-    """What these filters leave, all of which hold for each row."""
+    """The part that these filters leave; all of them hold for each of its rows."""
     found = Narrowed()
     for each in filters:
         found.narrow(each)

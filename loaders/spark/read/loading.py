@@ -34,7 +34,7 @@ def load(
     if spark.conf.get(_TAKES_FILTERS, "false") == "true":
         options["filters"] = "true"
     _register(spark)
-    with journal_errors(source):
+    with journal_errors():
         table_ = spark.read.format(FORMAT_NAME).options(**options).load()
         table_.schema  # noqa: B018  where Spark is asked through Connect, only this asks it
     return table_
@@ -56,7 +56,7 @@ def load_stream(
     if max_offsets is not None:
         options["max_offsets"] = str(max_offsets)
     _register(spark)
-    with journal_errors(source):
+    with journal_errors():
         table_ = spark.readStream.format(FORMAT_NAME).options(**options).load()
         table_.schema  # noqa: B018
     return table_

@@ -114,7 +114,7 @@ def read_table(spark: SparkSession, source: JournalSource) -> Table:
 
 def skipped_places(spark: SparkSession, source: JournalSource) -> list[tuple[int, int]]:
     """The WAL records (shard, offset) that operators have had skipped. Raises the errors of `read_table`."""
-    with journal_errors(source):
+    with journal_errors():
         found = load(spark, source, "skipped", columns=("shard", "offset")).collect()
     return sorted((row["shard"], row["offset"]) for row in found)
 

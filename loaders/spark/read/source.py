@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from journal.errors import ConfigError, NoJournalError, TopicError
-from journal.kafka.access import Access, access_of
 from journal.kafka.clients import KafkaClients
 from journal.process.commands import command
 from journal.topics.control_reading import read_control
@@ -75,11 +74,6 @@ class JournalSource:
         return NoJournalError(
             f"journal {self.journal} is not initialised: run `{command('init', journal=self.journal)}`"
         )
-
-    @property
-    def access(self) -> Access:
-        """The client whose permissions the brokers check."""
-        return access_of(self.bootstrap_servers, self.properties)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
-from loaders.spark.session.failures import ReadJournal, is_late_python, journal_errors, translated
+from loaders.spark.session.failures import is_late_python, journal_errors, raised_in_python
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ _STARTS_MAX = 3
 def run_micro_batches(
     records: DataFrame,
     name: str,
-    source: ReadJournal,
+    journal: str,
     take: Callable[[DataFrame], None],
     *,
     once: bool,
@@ -39,7 +39,7 @@ def run_micro_batches(
     every `every_s` until `stop` is set. `look` is called about once a second; its argument says whether there is
     nothing to do.
 
-    Raises what `take` raises, and JournalError in the place of Spark's errors about Kafka. After an error, or after
+    Raises what `take` raises, and the journal's error where a Python worker has raised one. After an error, or after
     `stop`, no micro-batch is taken, although Spark counts it as done.
     """
     failed: list[Exception] = []
@@ -48,14 +48,14 @@ def run_micro_batches(
         if failed or stop.is_set():
             return
         try:
-            with journal_errors(source):
+            with journal_errors():
                 take(batch)
         except Exception as error:  # noqa: BLE001  # whoever waits for the query raises it: Spark gives back Java
             failed.append(error)
 
     # only the driver reads this file
     with tempfile.TemporaryDirectory(prefix="kafka-journal-spark-", ignore_cleanup_errors=True) as directory:
-        writer = records.writeStream.queryName(f"{name} {source.journal}").foreachBatch(take_batch)
+        writer = records.writeStream.queryName(f"{name} {journal}").foreachBatch(take_batch)
         writer = writer.option("checkpointLocation", Path(directory).as_uri())
         writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=f"{every_s} seconds")
         for starts_left in reversed(range(_STARTS_MAX)):
@@ -73,7 +73,7 @@ def run_micro_batches(
                 if failed:
                     break
                 if not (starts_left and is_late_python(error)):
-                    raise translated(error, source) or error from error
+                    raise raised_in_python(error) or error from error
                 log.warning("Spark's Python worker did not start in time: starting the query again")
             finally:
                 query.stop()

@@ -187,7 +187,7 @@ class _TablesJob:
         began_ms = _now_ms()
         try:
             if (cut_off := batches.cut_off()) is not None:
-                with journal_errors(source):
+                with journal_errors():
                     records = batch_topics(spark, source, cut_off.begin, cut_off.end).localCheckpoint()
                     self._apply(records, cut_off, self._read(records))
             newest = batches.newest()
@@ -198,7 +198,7 @@ class _TablesJob:
             run_micro_batches(
                 stream_topics(spark, source, self._ends, max_offsets=max_offsets),
                 "tables",
-                source,
+                source.journal,
                 self._take,
                 once=once,
                 every_s=every_s,

@@ -293,7 +293,7 @@ def test_a_trimmed_wal_is_an_error_that_names_what_is_gone(spark: SparkSession, 
 
 
 def test_a_query_that_goes_on_notices_what_was_made_anew_trimmed_or_lost(damaged: JournalSource) -> None:
-    """What Spark asks a reader of micro-batches, with offsets as a checkpoint keeps them."""
+    """Spark's questions to a reader of micro-batches, with offsets as a checkpoint keeps them."""
     options = ReadOptions.parse(damaged.reader_options() | {"start": "earliest", "max_offsets": "2"})
     reader = StreamReader(options, table_schema("operations"))
     start = reader.initialOffset()
@@ -400,8 +400,8 @@ def test_records_that_are_trimmed_while_they_are_read_are_an_error(
     write_values(settings, source.wal, [(0, None, value) for value in values])
     wal, streamed = (read(spark, source, starting=starting) for read in (read_wal, stream_wal))
     trim(settings, {0: 2})
-    with pytest.raises(GapError), journal_errors(source):
+    with pytest.raises(GapError), journal_errors():
         wal.operations.collect()
     query = streamed.operations.writeStream.format("memory").queryName("gone").trigger(availableNow=True).start()
-    with pytest.raises(GapError), journal_errors(source):
+    with pytest.raises(GapError), journal_errors():
         query.awaitTermination()

@@ -20,6 +20,6 @@ def test_no_source_or_sink_of_sparks_makes_the_topic_that_it_asks_for(guarded: s
     source = JournalSource(guarded, topic)
     with pytest.raises(TopicError):
         to_topic(source, topic)(spark.sql("select 'q' as queue"), WHOLE)
-    with pytest.raises(TopicError), journal_errors(source):
+    with pytest.raises(TopicError), journal_errors():
         batch(spark, source, topic, starting={0: 0}, ending={0: 1}, shards=[0]).count()
     assert topic not in topics(guarded)
