@@ -9,6 +9,7 @@ import pytest
 from journal.config import Settings
 from journal.errors import ControlLostError, FatalProducerError, TopicError
 from journal.kafka.ports import GroupMember, Position, Sent, TopicState
+from journal.process.commands import command
 from journal.topics.control_keys import EPOCH_KEY
 from journal.topics.control_reading import read_control
 from journal.topics.control_rows import ControlRows
@@ -170,7 +171,7 @@ def test_all_faults_are_told_at_once_each_topic_with_the_command_that_mends_it()
         added = ",".join(f"{key}={value}" for key, value in wrong.items())
         assert len(wrong) >= len(wanted) - 2, "of segments, 1 is little enough"
         assert said.endswith(f"--entity-name {topic} --add-config {added}")
-    assert table.startswith("topic j.table is missing: kafka-journal init -j j")
+    assert table == f"topic j.table is missing: {command('init', journal='j')}"
     assert [fault["topic"] for fault in refusal.value.faults] == ["j.wal", "j.table", "j.control"]
     settings = refusal.value.faults[0]["settings"]
     assert isinstance(settings, list)
@@ -389,7 +390,7 @@ def test_an_identity_beside_topics_that_never_had_a_record_can_be_changed() -> N
     inits = with_topics_of_another_number()
     first = inits.rows.identity
     with pytest.raises(
-        TopicError, match=r"(?s)with 3 partitions instead of 2, .*kafka-journal init -j j( -b \S+)? --shards 3"
+        TopicError, match=f"(?s)with 3 partitions instead of 2, .*{command('init', '--shards', 3, journal='j')}"
     ):
         inits.run(b"B" * 16)
     assert inits.rows.identity == first
