@@ -40,7 +40,7 @@ class SettingText(NamedTuple):
     listed: bool
     """Whether it is a setting of each part of a list, as of each route."""
     text: str
-    """What the setting does, and which values it may have."""
+    """The text says what the setting does, and which values it may have."""
 
     @property
     def line(self) -> str:

@@ -14,7 +14,7 @@ from journal.errors import OutputError
 _INPUT, _OUTPUT, _ERRORS = 0, 1, 2
 
 _done: list[str] = []
-"""What the command has changed for good."""
+"""This says what the command has changed for good."""
 
 
 def note_done(what: str) -> None:

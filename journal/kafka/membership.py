@@ -79,8 +79,8 @@ class Membership:
 
     @property
     def problem(self) -> str:
-        """What keeps this member out of the group, as Kafka last said; empty while it is a member, or if nothing was
-        said."""
+        """The reason why this member is not in the group, as Kafka last said. It is empty while it is a member, or if
+        nothing was said."""
         if self._member:
             return ""
         return self._problem or (f"cut off from Kafka: {self._events.refused}" if self._events.brokers_down else "")

@@ -214,7 +214,7 @@ class ClientEvents:
         self.brokers_down = False
         """Whether no broker is connected. A caller that gets an answer from a broker sets it back."""
         self.refused = ""
-        """What the newest connection met that failed."""
+        """The error of the newest connection that failed."""
         self._on_throttle = settings.on_throttle
         self._logger = settings.logger
 

@@ -178,7 +178,7 @@ class RouteConfig(RoutingPart):
     stop: bool = False
     """Whether later routes ignore a message that this route matches."""
     on_error: OnError = OnError.FAIL
-    """What happens to a message that cannot be sent: fail stops its shard, skip leaves it out and counts it,
+    """The policy for a message that cannot be sent: fail stops its shard, skip leaves it out and counts it,
     dead-letter sends it to the dead-letter topic."""
     dead_letter_topic: OptionalTopic = ""
     """The topic of dead letters; empty means the one that is set for all routes."""
@@ -197,7 +197,7 @@ class SourceConfig(RoutingPart):
     address: Annotated[str, AfterValidator(_template)] = "kafka.{topic}"
     """The address of the messages: a template of topic, key, JMSDestination and headers."""
     value: Literal["body", "text", "json", "cloudevents"] = "body"
-    """What the record's value holds: the body, an envelope in JSON, or a CloudEvent."""
+    """The content of the record's value: the body, an envelope in JSON, or a CloudEvent."""
     headers: Headers = ("*",)
     """The names of Kafka headers that the message gets, as patterns like those of a target's `headers`."""
     start: Annotated[str, AfterValidator(_start)] = EARLIEST
@@ -213,7 +213,7 @@ class SourceConfig(RoutingPart):
     two_way: bool = False
     """Whether routes may write to the source's topics. Records that routes of this journal wrote are then ignored."""
     on_error: OnError = OnError.FAIL
-    """What happens to a record that cannot be taken: fail stops the source, skip leaves it out and counts it,
+    """The policy for a record that cannot be taken: fail stops the source, skip leaves it out and counts it,
     dead-letter sends it to the dead-letter topic."""
     dead_letter_topic: OptionalTopic = ""
     """The topic of dead letters; empty means the one that is set for all sources."""

@@ -29,7 +29,7 @@ COMMIT_S = 0.004
 
 
 class CrashPoints:
-    """What is armed for one process. `arm` and `disarm` are for the test, the rest for the process."""
+    """The faults that are armed for one process. `arm` and `disarm` are for the test, the rest for the process."""
 
     def __init__(self, home: Path) -> None:
         self._file = home / "crash-at"

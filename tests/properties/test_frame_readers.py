@@ -66,7 +66,7 @@ def plain(outcome: Outcome) -> Outcome:
 
 
 def agreed(raw: bytes, shards: int, javascript: JavaScriptReader) -> Outcome:
-    """What all readers make of these bytes."""
+    """The results of all readers for these bytes."""
     first, *others = map(plain, (decoded(raw, shards), parsed(raw, shards), read(javascript, raw, shards)))
     assert others == [first, first]
     return first

@@ -19,7 +19,7 @@ from tests.simulation.mutations import Patch, mutation
 
 @mutation
 def frames_go_on_behind_a_commit() -> list[Patch]:
-    """What follows a COMMIT is put into its frame, and so comes before it."""
+    """An operation behind a COMMIT is put into the COMMIT's frame, and so comes before it."""
     put_append = Group.put_append
 
     def putting(self: Any, op: Append) -> None:

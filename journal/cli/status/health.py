@@ -1,4 +1,4 @@
-"""What is wrong with a journal, for `status --check`: whoever watches it needs to read no text."""
+"""The problems of a journal, for `status --check`, so that a monitor need not read text."""
 
 from __future__ import annotations
 

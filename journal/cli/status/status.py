@@ -133,7 +133,7 @@ class JournalStatus:
 
     @property
     def problems(self) -> list[str]:
-        """What `status --check` calls wrong, a line each."""
+        """The problems that `status --check` names, a line each."""
         stopped = [shard.shard for shard in self.shards if shard.stop or shard.route_stop]
         return problems(self.node_state, self.workers, len(self.shards), stopped)
 

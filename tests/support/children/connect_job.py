@@ -27,7 +27,7 @@ def main(url: str, bootstrap: str, journal: str) -> None:
     batches, streams = spark.read.format("kafka_journal"), spark.readStream.format("kafka_journal")
     operations = batches.options(**place, table="operations").load()
     records = batches.options(**place, table="records").load()
-    with journal_errors(source):
+    with journal_errors():
         read, table = read_wal(spark, source), read_table(spark, source)
     found = {
         "operations": rows(operations, "shard", "offset", "index"),
@@ -49,7 +49,7 @@ def rows(table: DataFrame, *columns: str) -> list[list[object]]:
 
 
 def streamed(table: DataFrame) -> DataFrame:
-    """What a query over a stream has given, once it has read all that is there."""
+    """The rows that a query over a stream has given, once it has read all that is there."""
     name = f"streamed_{id(table)}"
     query = table.writeStream.format("memory").queryName(name).trigger(availableNow=True).start()
     query.awaitTermination()
