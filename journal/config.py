@@ -9,10 +9,10 @@ import os
 import re
 import shlex
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, Self, get_origin
+from typing import Any, Literal, Self, get_args, get_origin
 
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import (
@@ -163,17 +163,20 @@ class Settings(JournalSettings):
 def load_settings(file: str | os.PathLike[str] | None = None, **flags: Any) -> Settings:
     """Settings from `flags` (those that are not None), the environment, and a TOML file. Raises ConfigError."""
     path = None if file is None else Path(file)
-    if path is not None and not path.is_file():
-        raise ConfigError(f"no configuration file {path}")
+    given = {name: value for name, value in flags.items() if value is not None}
     _require_known(os.environ)
 
     class FileSettings(Settings):
         model_config = SettingsConfigDict(toml_file=path)
 
     try:
-        return FileSettings(**{name: value for name, value in flags.items() if value is not None})
+        if path is not None and not path.is_file():
+            raise ConfigError(
+                f"{path} is a directory, not a file" if path.is_dir() else f"no configuration file {path}"
+            )
+        return FileSettings(**given)
     except ValidationError as error:
-        raise ConfigError("; ".join(_fault(fault) for fault in error.errors())) from None
+        raise ConfigError("; ".join(_fault(fault, given, path) for fault in error.errors())) from None
     except SettingsError as error:
         raise ConfigError(f"{error}: {error.__cause__}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
@@ -188,9 +191,7 @@ def _require_known(variables: Iterable[str]) -> None:
             continue
         setting, nested, _ = name.lower().partition("__")
         if setting not in Settings.model_fields or (nested and not _has_parts(setting)):
-            alike = get_close_matches(name.lower(), Settings.model_fields, n=1)
-            hint = "".join(f"; did you mean {PREFIX}{known.upper()}?" for known in alike)
-            raise ConfigError(f"{variable} in the environment: there is no such setting{hint}")
+            raise ConfigError(f"{_in_environment(variable)}: {_no_such(name.lower(), Settings, _variable)}")
 
 
 def _has_parts(setting: str) -> bool:
@@ -198,6 +199,48 @@ def _has_parts(setting: str) -> bool:
     return get_origin(kind) is dict or (isinstance(kind, type) and issubclass(kind, BaseModel))
 
 
-def _fault(fault: Any) -> str:
-    where = ".".join(str(part) for part in fault["loc"]) or "settings"
-    return f"{where}: {fault['msg']}"
+# ---- what is wrong with a setting ----------------------------------------------------------------------------------
+
+
+def _fault(fault: Any, flags: Container[str], path: Path | None) -> str:
+    """A text with the place of a setting, and what is wrong with it."""
+    place = [str(part) for part in fault["loc"]]
+    if fault["type"] == "extra_forbidden":
+        what = _no_such(place[-1], _model_at(place[:-1]))
+    else:
+        what = fault["msg"].removeprefix("Value error, ")
+    return f"{_origin(place, flags, path)}: {what}" if place else what
+
+
+def _origin(place: Sequence[str], flags: Container[str], path: Path | None) -> str:
+    """Where the setting comes from: its variable in the environment, or its name with the file."""
+    name = ".".join(place)
+    for end in range(len(place)):
+        variable = _variable("__".join(place[: end + 1]))
+        if place[0] not in flags and variable in map(str.upper, os.environ):
+            return _in_environment(variable)
+    return name if path is None or place[0] in flags else f"{path}: {name}"
+
+
+def _model_at(place: Sequence[str]) -> type[BaseModel]:
+    """The model of the settings that stand at a place; a number in it is an index into a list."""
+    model: type[BaseModel] = Settings
+    for part in place:
+        if not part.isdecimal():
+            kind = model.model_fields[part].annotation
+            model = next((each for each in (kind, *get_args(kind)) if isinstance(each, type)), BaseModel)
+    return model
+
+
+def _no_such(name: str, model: type[BaseModel], shown: Callable[[str], str] = str) -> str:
+    """A text that says that there is no setting of this name, and which one is alike."""
+    alike = get_close_matches(name, model.model_fields, n=1)
+    return "there is no such setting" + "".join(f"; did you mean {shown(known)}?" for known in alike)
+
+
+def _variable(setting: str) -> str:
+    return PREFIX + setting.upper()
+
+
+def _in_environment(variable: str) -> str:
+    return f"{variable} in the environment"

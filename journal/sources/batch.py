@@ -250,7 +250,7 @@ class Converter:
             where = RecordPlace(record.topic, record.partition, record.offset)
             letter, fault = refused.dead_letter, ""
             if refused.on_error is OnError.FAIL:
-                fault = "see on_error"
+                fault = "on_error is fail"
             elif letter is not None:
                 size = letter_bytes(letter)
                 fault = self.letters.fault_of(letter, size) or self.letters.refused.get(where, "")

@@ -15,6 +15,7 @@ from journal.process.commands import command
 from journal.sources.service import SourcesService, sources_of
 from journal.store.queues.rocks_index import RocksReferenceIndex
 from journal.store.store import MessageStore
+from journal.words import counted_are
 from journal.xa.policy import InDoubtPolicy, OnInDoubt
 from journal.xa.resource import XaResource
 from journal.xa.watch import InDoubtWatch
@@ -83,7 +84,7 @@ class StoreOwner:
             self._in_doubt.start()
             self._sources = SourcesService(self._settings, store)
             self._sources.start()
-            log.info("%d queues are served", len(list(store.queues())))
+            log.info("%s served", counted_are(len(list(store.queues())), "queue"))
         except BaseException:
             # the node gives no notice when a failed activation is over
             try:

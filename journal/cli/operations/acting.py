@@ -90,6 +90,8 @@ class StoreActing:
         if order.create:
             _create(store, address)
         queues = list(order.queues or ([address] if order.create else _queues_of(store, address)))
+        for queue in set(queues) - {info.config.name for info in store.queues()}:
+            raise missing_queue(queue, self._name)
         so_far.queues = queues
         ids: list[int] = []
         while len(ids) < order.count:

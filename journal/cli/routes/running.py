@@ -92,7 +92,7 @@ def _show(
         print_table("", SHARD_COLUMNS, [_shard_row(row, lags[row.shard]) for row in reported])
         for row in reported:
             if row.stopped:
-                print_note(row.stopped, style="red")
+                print_line(row.stopped)
     if sources is not None:
         title = f"sources, as {sources['node']} reported {duration(sources['reported_seconds'])} ago"
         print_table(title, SOURCE_COLUMNS, source_rows(sources))

@@ -76,4 +76,5 @@ def source_notes(journal: str, found: dict[str, Any], active: str) -> list[str]:
             lines.append(f"source {each['source']} is STOPPED: {each['error']}")
             resume = command("routes resume-source", each["source"], f"--node={found['node']}", journal=journal)
             lines.append(f"  once that is mended, on that node's machine: {resume}")
+            lines.append("  the same with --skip passes over the record that stopped it, if one did")
     return lines

@@ -72,12 +72,31 @@ def test_a_client_property_without_key_or_value_is_refused(item: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "says"),
-    [("journal = ", "settings.toml"), ('journal = "UPPER"', "journal: "), ("no_such_setting = 1", "no_such_setting")],
+    [
+        ("journal = ", r"settings\.toml: "),
+        ('journal = "UPPER"', r"settings\.toml: journal: must be 1 to 100"),
+        ("no_such_setting = 1", r"settings\.toml: no_such_setting: there is no such setting$"),
+        ("jurnal = 1", r"settings\.toml: jurnal: there is no such setting; did you mean journal\?$"),
+        ("[limits]\ndata_byte_max = 1", r"settings\.toml: limits\.data_byte_max: .*did you mean data_bytes_max\?$"),
+        ('[[routing.routes]]\nadress = "a"', r"routing\.routes\.0\.adress: .*did you mean address\?"),
+        ('topic_prefix = "x"', r"settings\.toml: topic_prefix: must be up to 50"),
+        ("node_heartbeat_ms = 5000", "^node_heartbeat_ms must be below half"),
+    ],
 )
 def test_a_file_that_will_not_do_is_refused_with_what_is_wrong(file: Path, text: str, says: str) -> None:
     file.write_text(text)
     with pytest.raises(ConfigError, match=says):
         settings_from(None, None, None, file)
+
+
+def test_a_flag_that_will_not_do_is_not_blamed_on_the_file(file: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^journal: must be 1 to 100"):
+        settings_from(None, "UPPER", None, file)
+
+
+def test_a_directory_is_not_called_missing(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is a directory, not a file"):
+        settings_from(None, None, None, tmp_path)
 
 
 def test_a_file_that_is_not_text_is_refused(file: Path) -> None:
@@ -93,7 +112,7 @@ def test_a_file_that_is_not_text_is_refused(file: Path) -> None:
         ("LIMITS", "{", "limits"),
         ("FENCE_CHEK_MS", "1", "KAFKA_JOURNAL_FENCE_CHEK_MS .*did you mean KAFKA_JOURNAL_FENCE_CHECK_MS"),
         ("NODE__HEARTBEAT_MS", "1", "no such setting; did you mean KAFKA_JOURNAL_NODE_HEARTBEAT_MS"),
-        ("LIMITS__DATA_BYTE_MAX", "1", "data_byte_max"),
+        ("LIMITS__DATA_BYTE_MAX", "1", "LIMITS__DATA_BYTE_MAX in the environment: .*did you mean data_bytes_max"),
         ("XYZZY", "", "KAFKA_JOURNAL_XYZZY in the environment: there is no such setting$"),
     ],
 )

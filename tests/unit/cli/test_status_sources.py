@@ -28,7 +28,7 @@ REPORT = SourcesReport(
             records=4,
             refused={"not-text": 2, "no-key": 1},
             dead_letters=3,
-            error="t[0]@4: no text (not-text): see on_error",
+            error="t[0]@4: no text (not-text): on_error is fail",
         ),
     ],
 )
@@ -71,8 +71,9 @@ def test_notes_say_why_a_source_is_stopped_and_what_has_it_go_on() -> None:
     found = sources_json(REPORT, NOW_MS)
     assert found is not None
     assert source_notes("flights", found, "one") == [
-        "source in is STOPPED: t[0]@4: no text (not-text): see on_error",
+        "source in is STOPPED: t[0]@4: no text (not-text): on_error is fail",
         "  once that is mended, on that node's machine: kafka-journal routes resume-source -j flights in --node=one",
+        "  the same with --skip passes over the record that stopped it, if one did",
     ]
     missing = found["sources"][1] | {"state": "waiting", "error": "topic t is not there"}
     assert source_notes("flights", found | {"sources": [missing]}, "one") == [

@@ -71,6 +71,11 @@ def test_create_makes_the_queue_of_the_address_s_name_and_sends_to_it_though_ano
         assert {line["queue"]: line["ready"] for line in client.queues().queues} == {"orders": 2, "q": 0}
 
 
+def test_a_send_to_a_queue_that_is_missing_says_which_there_are(node: NodeUnderTest) -> None:
+    with node.client() as client, pytest.raises(QueueMissingError, match="no queue nope: kafka-journal queues"):
+        client.send(replace(ORDER, queues=["nope"]), SentSoFar())
+
+
 def test_more_messages_than_a_request_may_have_are_sent_in_order(node: NodeUnderTest) -> None:
     with node.client() as client:
         _, ids = client.send(SendOrder(Message("orders", b"x"), (), count=1300), SentSoFar())
