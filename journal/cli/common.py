@@ -36,7 +36,7 @@ from journal.errors import (
     OutcomeUnknownError,
     OutputError,
 )
-from journal.process.commands import command, forget_options, note_options
+from journal.process.commands import command, forget, note_options
 from journal.words import escaped
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def journal_command(called: Callable[..., None]) -> Callable[..., None]:
             with exit_codes():
                 called(Chosen(**{name: given.pop(name) for name in shared}), **given)
         finally:
-            forget_options()
+            forget()
 
     # typer reads the signature from it
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

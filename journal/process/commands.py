@@ -40,9 +40,11 @@ def note_options(journal: str, options: Mapping[str, str]) -> None:
     _given[journal] = options
 
 
-def forget_options() -> None:
-    """Forget the options of a command that has ended."""
+def forget() -> None:
+    """Forget options and brokers: the process's command has ended."""
     _given.clear()
+    _servers.clear()
+    _several.clear()
 
 
 def _options(journal: str) -> Mapping[str, str]:
