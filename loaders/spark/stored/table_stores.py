@@ -14,7 +14,8 @@ from __future__ import annotations
 import json
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from enum import Enum
 from functools import reduce
@@ -156,19 +157,38 @@ class DeltaStore(TableStore):
     def _merge(self, table: str, keys: Sequence[str], source: DataFrame) -> None:
         place = self._files.place(table).replace("`", "``")
         view = f"changes_of_{table}"
-        # the rows are computed already, and Delta need not compute them again; the session is used by this query only
-        source.sparkSession.conf.set(_MATERIALIZE, "none")
-        for name, value in self._once(table).items():
-            source.sparkSession.conf.set(f"{_DELTA_WRITE}.{name}", value)
-        source.createOrReplaceTempView(view)
         same = " AND ".join(f"kept.`{key}` <=> new.`{key}`" for key in keys)
-        source.sparkSession.sql(
-            f"MERGE INTO delta.`{place}` AS kept USING {view} AS new ON {same} "
-            f"WHEN MATCHED AND new.{_GONE} THEN DELETE "
-            "WHEN MATCHED THEN UPDATE SET * "
-            f"WHEN NOT MATCHED AND NOT new.{_GONE} THEN INSERT *"
-        )
-        source.sparkSession.catalog.dropTempView(view)
+        # the rows are computed already, and Delta need not compute them again
+        once = {f"{_DELTA_WRITE}.{name}": value for name, value in self._once(table).items()}
+        with _settings(source.sparkSession, once | {_MATERIALIZE: "none"}):
+            source.createOrReplaceTempView(view)
+            source.sparkSession.sql(
+                f"MERGE INTO delta.`{place}` AS kept USING {view} AS new ON {same} "
+                f"WHEN MATCHED AND new.{_GONE} THEN DELETE "
+                "WHEN MATCHED THEN UPDATE SET * "
+                f"WHEN NOT MATCHED AND NOT new.{_GONE} THEN INSERT *"
+            )
+            source.sparkSession.catalog.dropTempView(view)
+
+
+@contextmanager
+def _settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Settings of the session for a while. A later write to any Delta table of the session that still had the number of
+    this batch would be omitted silently."""
+    former = {name: spark.conf.get(name, None) for name in settings}
+    _set(spark, settings)
+    try:
+        yield
+    finally:
+        _set(spark, former)
+
+
+def _set(spark: SparkSession, settings: Mapping[str, str | None]) -> None:
+    for name, value in settings.items():
+        if value is None:
+            spark.conf.unset(name)
+        else:
+            spark.conf.set(name, value)
 
 
 class ParquetStore(TableStore):
