@@ -181,7 +181,6 @@ def test_ctrl_c_is_answered_at_once_while_spark_is_at_work(history: History, tmp
     """Spark answers nothing: it is stopped in the middle of what it does. A second Ctrl-C ends a command that still
     waits for something."""
     settings = history.settings
-    broker = int(settings.bootstrap_servers.rpartition(":")[2])
     tmp_path.joinpath("spark-defaults.conf").write_text(f"{JAVA_OPTIONS} {SETTINGS[JAVA_OPTIONS]}\n")
     given = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_CONF_DIR": str(tmp_path)}
     env = command_env(settings.bootstrap_servers, settings.journal, settings.directory, given)
@@ -191,7 +190,7 @@ def test_ctrl_c_is_answered_at_once_while_spark_is_at_work(history: History, tmp
         Terminal(*tables, env=env, log=tmp_path / "tables.log") as job,
         Terminal(*look, env=env, log=tmp_path / "look.log") as looking,
     ):
-        at_work = [stopped_at_work(each, broker) for each in (job, looking)]
+        at_work = [stopped_at_work(each) for each in (job, looking)]
         try:
             for each, word in ((job, "ending after this batch"), (looking, "stopping; again")):
                 each.press_ctrl_c()
@@ -205,13 +204,13 @@ def test_ctrl_c_is_answered_at_once_while_spark_is_at_work(history: History, tmp
                 java.kill()
 
 
-def stopped_at_work(command: Terminal, broker: int) -> psutil.Process:
-    """Its JVM, once that has asked Kafka for something."""
+def stopped_at_work(command: Terminal) -> psutil.Process:
+    """Its JVM, once that has a Python process read the journal."""
     until = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < until:
         for child in command.children():
             with suppress(psutil.NoSuchProcess):
-                if any(each.raddr and each.raddr.port == broker for each in child.net_connections()):
+                if child.name() == "java" and any("python" in each.name() for each in child.children()):
                     child.suspend()
                     return child
         time.sleep(0.05)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from journal.errors import TopicError
+from journal.errors import NoJournalError, TopicError
 from loaders.spark.analytics.window_sinks import WHOLE, to_topic
-from loaders.spark.read.loading import batch
+from loaders.spark.read.loading import load
 from loaders.spark.read.source import JournalSource
 from loaders.spark.session.failures import journal_errors
 from tests.support.sources import new_name, topics
@@ -16,10 +16,11 @@ pytestmark = pytest.mark.timeout(400)
 
 
 def test_no_source_or_sink_of_sparks_makes_the_topic_that_it_asks_for(guarded: str, spark: SparkSession) -> None:
-    topic = new_name()
-    source = JournalSource(guarded, topic)
+    name = new_name()
+    source = JournalSource(guarded, name)
     with pytest.raises(TopicError):
-        to_topic(source, topic)(spark.sql("select 'q' as queue"), WHOLE)
-    with pytest.raises(TopicError), journal_errors():
-        batch(spark, source, topic, starting={0: 0}, ending={0: 1}, shards=[0]).count()
-    assert topic not in topics(guarded)
+        to_topic(source, name)(spark.sql("select 'q' as queue"), WHOLE)
+    for table in ("wal", "changes"):
+        with pytest.raises(NoJournalError), journal_errors():
+            load(spark, source, table, starting={0: 0}, ending={0: 1}, shards=[0]).count()
+    assert not [each for each in topics(guarded) if each.startswith(name)]
