@@ -428,7 +428,12 @@ class MessageStore:
     def reattach(self, holder: str) -> list[tuple[int, str]]:
         """The (message, queue) pairs that a holder has from before a load, in order of acquisition. They stay with it
         from now on."""
-        return self._hold.reattach(holder)
+        return [*self._hold.reattaching(holder)]
+
+    def reattaching(self, holder: str) -> Iterator[tuple[int, str]]:
+        """`reattach` for a chain of stores: the messages stay with the holder when this returns, and are listed in
+        steps while the caller asks for them."""
+        return self._hold.reattaching(holder)
 
     def holders(self) -> list[str]:
         """The names of all holders that have messages."""

@@ -16,7 +16,7 @@ refuses the next checkpoint.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import wait
+from concurrent.futures import Future, wait
 from functools import partial
 
 from journal.disk.ports import LocalStore
@@ -24,6 +24,7 @@ from journal.errors import CorruptionError
 from journal.kafka.ports import Kafka
 from journal.process.background import InBackground, at_once
 from journal.process.clocks import Clock
+from journal.process.waits import waited
 from journal.v1.journal_pb2 import RoutesReport
 from streams.reading.records import Record
 from streams.worker.held_shard import HeldShard, ShardOwner, ShardTasks
@@ -50,6 +51,8 @@ END_WAIT_S = 10.0
 STANDBY_AFTER_S = 2.0
 """How long after a rebalance the standby copies are followed, because shards that it took away may come back at
 once."""
+
+_OPENING_ENDS = "it ends when the disk answers; if it hangs, kill this worker, and another one takes the shard over"
 
 
 def _nothing() -> None: ...
@@ -122,9 +125,16 @@ class Worker:
         opening = [self._opening(partial(self._open_store, number)) for number in numbers]
         for number, future in zip(numbers, opening, strict=True):
             self._released.pop(number, None)
-            store = future.result()
+            store = self._opened(number, future)
             shard = ShardWorker(number, self._config, self._kafka, store, clock=self._clock, wall_ms=self._wall_ms)
             self._shards[number] = HeldShard(shard, self._tasks)
+
+    def _opened(self, number: int, opening: Future[LocalStore]) -> LocalStore:
+        """The shard's copy, once it is open. The wait has no limit, because a copy that may open later must not be
+        opened twice."""
+        copy = f"the local copy of shard {number} to open"
+        waited(lambda timeout_s: bool(wait([opening], timeout_s).done), None, copy, _OPENING_ENDS)
+        return opening.result()
 
     def _open_store(self, number: int) -> LocalStore:
         return (self._standby.take(number) if self._standby else None) or self._stores(number)

@@ -236,12 +236,12 @@ class MessageStoreChain:
         return release_holder(self._core, name, counts=counts)
 
     def reattach(self, holder: str) -> list[tuple[int, str]]:
-        """The messages that `holder` has according to the first store."""
+        """The messages that `holder` has according to the first store, which lists them without the chain's lock."""
         with self._core.lock:
-            held = self._core.steps.ask_first(lambda store: store.reattach(holder))
+            held = self._core.steps.ask_first(lambda store: store.reattaching(holder))
             for place in range(1, len(self._core.stores)):
-                self._core.steps.ask_other(place, lambda store: store.reattach(holder))
-            return held
+                self._core.steps.ask_other(place, lambda store: store.reattaching(holder))
+        return [*held]
 
     def deliveries(self, message_id: int, queue: str, count: int, tx: int = 0) -> Pending:
         return self._core.of_message(

@@ -3,7 +3,7 @@ load."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -94,7 +94,7 @@ class HoldOperations:
                 txn.unclaimed.update(dict.fromkeys(txn.acquired_for(name), counts))
         return Releasing(core, name, rows, partial(self._release_all, counts=counts), self._released_at_once, counts)
 
-    def reattach(self, holder: str) -> list[tuple[int, str]]:
+    def reattaching(self, holder: str) -> Iterator[tuple[int, str]]:
         core = self._core
         with core.lock:
             state = core.enter()
@@ -104,13 +104,17 @@ class HoldOperations:
                 for key in txn.acquired_for(holder):
                     txn.unclaimed.pop(key, None)
             rows = state.reattach(holder)
-        found: list[tuple[int, str]] = []
+        return self._told(holder, rows)
+
+    def _told(self, holder: str, rows: Sequence[int]) -> Iterator[tuple[int, str]]:
+        """The messages in these rows that the holder still has, each with its queue. They are listed in steps."""
+        core = self._core
         for start in range(0, len(rows), _TOLD_AT_ONCE):
             with core.lock:
                 state = core.enter()
                 held = state.held_of(holder, rows[start : start + _TOLD_AT_ONCE])
-                found += [(message, state.queue_of(queue).config.name) for message, queue in held]
-        return found
+                told = [(message, state.queue_of(queue).config.name) for message, queue in held]
+            yield from told
 
     def holders(self) -> list[str]:
         with self._core.lock:

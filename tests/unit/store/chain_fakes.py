@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Sequence
 from typing import Any, cast
 
 from journal.append.completion import Completion, completed
@@ -115,9 +115,9 @@ class StoreFake:
         self._do("releasing", name, counts)
         return NothingHeld()
 
-    def reattach(self, holder: str) -> list[tuple[int, str]]:
-        self._do("reattach", holder)
-        return [(5 << 10, "q")]
+    def reattaching(self, holder: str) -> Iterator[tuple[int, str]]:
+        self._do("reattaching", holder)
+        return iter([(5 << 10, "q")])
 
     def move(
         self,

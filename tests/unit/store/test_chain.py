@@ -83,7 +83,7 @@ def test_every_store_is_asked_the_same_in_the_same_order_by_the_ids_that_the_fir
         ("dead_letter", sent, "q", tx, ("d",), dead),
         ("acknowledge", copy, "o", "h", tx),
         ("acknowledge_all", "q", "h", tx, *several),
-        ("reattach", "h"),
+        ("reattaching", "h"),
         ("releasing", "h", True),
         ("delete", stored),
         ("unbind", binding, tx),
@@ -364,6 +364,7 @@ def test_messages_that_were_sent_together_are_waited_for_before_any_is_used() ->
 
 
 OF_ONE_STORE = {
+    "reattaching",
     "releasing",
     "start",
     "discard_leaving",

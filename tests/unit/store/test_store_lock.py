@@ -188,6 +188,7 @@ def destroyed_in_a_transaction_of_chain(chain: MessageStoreChain, count: int) ->
 
 CHAIN_ACTS: dict[str, tuple[Callable[[MessageStoreChain, int], object], Callable[[MessageStoreChain], object]]] = {
     "release_holder": (hold_of_chain, lambda chain: chain.release_holder("h").wait(30)),
+    "reattach": (hold_of_chain, lambda chain: chain.reattach("h")),
     "destroy_queue": (hold_of_chain, lambda chain: chain.destroy_queue("q").wait(30)),
     "destroy_address": (unrouted_of_chain, lambda chain: chain.destroy_address("spare").wait(30)),
     "commit-that-destroys": (
@@ -214,6 +215,7 @@ def test_the_longest_hold_of_a_chains_lock_does_not_grow(
             prepare(chain, count)
             chain.flush().wait(30)
             longest.append(lock.longest_of(lambda chain=chain: act(chain)))  # type: ignore[misc]
+            chain.release_holder("h").wait(30)
             chain.flush().wait(30)
             assert [node.store.holders() for node in nodes] == [[], []]
     assert 0 < longest[1] < 1.8 * longest[0] + 500

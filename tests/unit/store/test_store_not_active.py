@@ -52,6 +52,7 @@ CALLS: dict[str, Callable[[MessageStore, int], object]] = {
     "queue": lambda store, _: store.queue("q"),
     "queues": lambda store, _: store.queues(),
     "reattach": lambda store, _: store.reattach("h"),
+    "reattaching": lambda store, _: store.reattaching("h"),
     "release": lambda store, sent: store.release(sent, "q"),
     "release_holder": lambda store, _: store.release_holder("h"),
     "releasing": lambda store, _: store.releasing("h"),

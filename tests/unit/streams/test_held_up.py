@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, wait
@@ -67,6 +68,7 @@ class HeldUpWorld:
         *,
         stall: StalledDisk | None = None,
         reading: InBackground = at_once,
+        opening: InBackground = at_once,
         **config: float,
     ) -> None:
         """`stall` is of the first shard's disk, once it is recovered."""
@@ -94,6 +96,7 @@ class HeldUpWorld:
             fenced_pause_s=1.0,
             checkpointing=beside,
             reading=reading,
+            opening=opening,
         )
         self.at = dict(self.worker.assigned({0, 1}))
         if stall is not None:
@@ -285,6 +288,33 @@ def test_a_shard_that_cannot_be_recovered_says_why_until_it_is() -> None:
     broken = False
     world.turn_until(lambda: world.is_applied(0))
     assert world.worker.waiting() == {}
+    world.worker.stop()
+
+
+def test_a_copy_that_does_not_open_yet_is_waited_for_and_the_wait_says_what_ends_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("journal.process.waits.SAY_AFTER_S", 0.01)
+    waits, disk_answers = logging.getLogger("journal.waits"), threading.Event()
+
+    def opening(call: Callable[[], T], /) -> Future[T]:
+        def open_late() -> T:
+            disk_answers.wait(20)
+            return call()
+
+        return in_thread(open_late)
+
+    def answers(_: logging.LogRecord) -> bool:
+        disk_answers.set()
+        return True
+
+    waits.addFilter(answers)
+    try:
+        world = HeldUpWorld(opening=opening)
+    finally:
+        waits.removeFilter(answers)
+    assert "waiting for the local copy of shard 0 to open, 0 s so far: it ends when the disk answers" in caplog.text
+    world.turn_until(lambda: world.is_applied(0))
     world.worker.stop()
 
 
