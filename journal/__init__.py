@@ -31,8 +31,10 @@ if TYPE_CHECKING:
     from journal.store.model import Message as Message
     from journal.store.model import Origin as Origin
     from journal.store.model import QueueConfig as QueueConfig
+    from journal.store.model import ReferenceInfo as ReferenceInfo
     from journal.store.model import ReferenceState as ReferenceState
     from journal.store.model import Routing as Routing
+    from journal.store.operations.look import QueueInfo as QueueInfo
     from journal.store.pending import Pending as Pending
     from journal.store.pending import PendingAll as PendingAll
     from journal.store.queues.rocks_index import RocksReferenceIndex as RocksReferenceIndex

@@ -22,17 +22,23 @@ _AT_ONCE = 100
 
 
 class QueueInfo(NamedTuple):
-    """A queue and how many messages it has in each state."""
+    """A queue and how many messages it has in each state, as `queue` and `queues` tell it."""
 
     record_id: int
     config: QueueConfig
     ready: int
     scheduled: int
+    """Messages whose due time is in the future."""
     held: int
+    """Messages that holders have acquired."""
     locked: int
+    """Messages that transactions acknowledge or change."""
     settling: int
+    """Messages whose acknowledgement may not be durable yet."""
     arriving: int
+    """Messages that are not durable yet, or that transactions in doubt will add."""
     bytes: int
+    """Bytes of all these messages."""
     oldest: int
     """The smallest timestamp of the first messages of all priorities; 0 if no message is ready."""
 
