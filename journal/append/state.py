@@ -34,10 +34,17 @@ _NEXT: dict[JournalState, frozenset[JournalState]] = {
 }
 
 
+_MENDS = {JournalState.CREATED: ": start or activate it first", JournalState.STARTED: ": activate it first"}
+
+
 def refusal(state: JournalState, mend: str = "", *, closed: bool) -> StateError:
     """The error of a call that a journal refuses in this state; ClosedError if it is `closed`. `mend` says how to make
     the call possible, or what else prevents it."""
-    return ClosedError("the journal was closed") if closed else StateError(f"the journal is {state.value}{mend}")
+    return (
+        ClosedError("the journal was closed")
+        if closed
+        else StateError(f"the journal is {state.value}{mend or _MENDS.get(state, '')}")
+    )
 
 
 def valid_transition(now: JournalState, then: JournalState) -> bool:

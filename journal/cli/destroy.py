@@ -32,6 +32,7 @@ from journal.config import Settings
 from journal.errors import ActiveNodeError, ConfigError, LocalStorageError, NoJournalError
 from journal.kafka.clients import kafka_of
 from journal.process.clocks import wall_ms
+from journal.topics.control_rows import ControlRows
 from journal.topics.names import wal_topic
 from journal.upkeep.destroying import Destroyer, Destruction
 from loaders.node.liveness import is_writing, last_active
@@ -77,7 +78,7 @@ def destroy(
         "groups": list(found.groups),
         "directories": [str(directory) for directory in local],
     }
-    remains = _remains(found)
+    remains = what_remains(settings, found)
     note_done(f"journal {settings.journal} is deleted")
     if as_json:
         print_json({"journal": settings.journal, "deleted": deleted, "remains": remains})
@@ -118,13 +119,26 @@ def _delete_local(directories: Sequence[Path]) -> None:
             raise LocalStorageError(f"{directory} cannot be deleted: {error}; mend that, and call again") from error
 
 
-def _remains(found: Destruction) -> list[str]:
+def what_remains(settings: Settings, found: Destruction) -> list[str]:
     """Names of things that stay: they are no part of the journal, or are on other machines."""
     rows = found.rows
     hosts = {node.status.host for node in rows.nodes.values()} - {socket.gethostname(), ""}
     return [
         *(f"the archive at {path}" for path in sorted({archive.path for archive in rows.archives.values()})),
         *(f"the local copies on {host}" for host in sorted(hosts)),
-        *(["topics of routes and sources"] if rows.routes or rows.source_topics else []),
-        "tables and analytics that Spark has written, and local copies of workers on other machines, if there are any",
+        *_topics_of_others(settings, rows),
+        "tables and analytics that Spark has written, and copies of nodes and workers elsewhere, if there are any",
+    ]
+
+
+def _topics_of_others(settings: Settings, rows: ControlRows) -> list[str]:
+    """The topics of routes, as the settings name them, and of sources, as the control rows do."""
+    routing = settings.routing
+    letters = {each.dead_letter_topic for each in (*routing.routes, *routing.sources, routing)}
+    targets = {target.topic for route in routing.routes for target in route.targets} | letters - {""}
+    topics = sorted(targets) or (["those in the routes' settings, which this command has not"] if rows.routes else [])
+    taken = sorted({topic for source in rows.source_topics.values() if source is not None for topic in source.ids})
+    return [
+        *(f"topic of a route: {topic}" for topic in topics),
+        *(f"topic of a source: {topic}" for topic in taken),
     ]

@@ -23,7 +23,8 @@ from journal.topics.required_topics import required_topics
 from journal.words import called
 
 ShardsOption = Annotated[
-    int | None, typer.Option(help="Number of WAL partitions. It cannot be changed later.", show_default="8")
+    int | None,
+    typer.Option(help="Number of WAL partitions, final once something is written.", show_default="8"),
 ]
 
 

@@ -21,13 +21,14 @@ from journal.cli.common import (
     print_json,
     print_line,
 )
+from journal.cli.operations.operation_data import data_text
 from journal.cli.operations.outcomes import forgettable
 from journal.cli.operations.ports import Json
 from journal.cli.optional_value import OptionalValueCommand
 from journal.cli.places import NodeOption, looking, settling
 from journal.cli.standard_streams import note_done
 from journal.cli.tables import print_facts, print_table
-from journal.cli.text import duration, printable
+from journal.cli.text import duration
 from journal.config import Settings
 from journal.words import called
 
@@ -199,5 +200,5 @@ def _operation_row(op: Json) -> tuple[object, ...]:
     if op["op"] == "delete":
         return "delete", op["id"], "", "", ""
     replaceable = " (replaceable)" if op.get("replaceable") else ""
-    data = printable(base64.b64decode(op["data"]))
+    data = data_text(op["op"], op["kind"], base64.b64decode(op["data"]))
     return op["op"] + replaceable, op["id"], op["kind"], op.get("subject", ""), data

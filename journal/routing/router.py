@@ -25,14 +25,16 @@ from journal.routing.selector.selector import Selector
 from journal.routing.sending import Body, Context, MessageSending, parsed, trail_of
 from journal.routing.target import Target
 from journal.routing.view import MessageFields
+from journal.store.model import Value
 from journal.v1 import store_pb2 as pb
-from journal.words import called
+from journal.words import called, counted, first_few, shortened
 
 __all__ = ["Body", "RouteVerdict", "Router"]
 
 _ADDRESS_TAG = 0x0A
 _SHORT = 0x80
 _NOTHING: tuple[()] = ()
+_TOLD_CHARACTERS_MAX = 40
 _Plain = Callable[[int, bytes, Quick], OutgoingRecord | None]
 
 
@@ -136,7 +138,9 @@ class Router:
                 verdict = "no: another address"
             else:
                 value = True if route.selector is None else route.selector.value(view.value)
-                verdict = {True: "yes", False: "no: the filter is false", None: "no: the filter is unknown"}[value]
+                verdict = "yes" if value else f"no: the filter is {'unknown' if value is None else 'false'}"
+                if not value and route.selector is not None:
+                    verdict += f", as {first_few([_told(name, view.value(name)) for name in route.selector.names])}"
                 stopped = route.config.name if value and route.stop else ""
             verdicts.append(RouteVerdict(route.config.name, verdict))
         return verdicts
@@ -145,10 +149,18 @@ class Router:
         try:
             name = address.decode()
         except UnicodeDecodeError as error:
-            raise RowError(f"an address of {len(address)} bytes is not text: {error}") from None
+            raise RowError(f"an address of {counted(len(address), 'byte')} is not text: {error}") from None
         found = tuple(route for route in self._routes if matches(route.pattern, name))
         plain = found[0].plain if found and (len(found) == 1 or found[0].stop) else None
         return self._of_address.keep(address, ((DESTINATION_HEADER, address), found, plain), len(address))
+
+
+def _told(name: str, value: Value | None) -> str:
+    """A header that a filter looks at, with its value and its type."""
+    if value is None:
+        return f"{name} is not set"
+    kind = {bool: "condition", str: "text", bytes: "bytes"}.get(type(value), "number")
+    return f"{name} is the {kind} {shortened(str(value), _TOLD_CHARACTERS_MAX)}"
 
 
 class _ReadyRoute:

@@ -23,7 +23,7 @@ from types import TracebackType
 
 from journal.append.completion import Completion
 from journal.append.operations import PlainOperation
-from journal.errors import ClosedError, JournalError, StateError
+from journal.errors import ClosedError, InvalidOperationError, JournalError, StateError
 from journal.kafka.ports import Consumed, Sent
 from journal.process.clocks import monotonic_ms
 from journal.store.bodies.chunks import BodyStream
@@ -266,7 +266,7 @@ class MessageStore:
 
         Raises QueueMissingError, StoreError (a queue of another address), and what `store` raises.
         """
-        self._give_time(message)
+        self._prepare(message, queues=queues)
         return self._send.send(message, queues, tx, id, checked)
 
     def send_all(
@@ -287,7 +287,7 @@ class MessageStore:
         for more than a group may have: the journal's `queue_bytes_max`, and its `queue_operations_max`, of which each
         message takes one, and one more for each durable queue, each duplicate-detection id and each chunk.
         """
-        self._give_time(*messages)
+        self._prepare(*messages, queues=queues)
         return self._send_all.send_all(messages, queues, tx, ids, checked=checked)
 
     def store(self, message: Message, tx: int = 0, *, id: int = 0, checked: bool = False) -> Pending:
@@ -297,7 +297,7 @@ class MessageStore:
         MessageTooLargeError, InvalidOperationError, FullError, and DuplicateMessageError, after which the transaction
         can only be rolled back.
         """
-        self._give_time(message)
+        self._prepare(message)
         return self._send.store(message, tx, id, checked)
 
     def store_stream(
@@ -316,7 +316,7 @@ class MessageStore:
         An error of the iterator `body` cuts the message off: nothing of it remains, and the transaction can only be
         rolled back. Raises what `send` raises, and DeadlineError if there is no room within `read_timeout_ms`.
         """
-        self._give_time(message)
+        self._prepare(message, queues=queues)
         return self._stream.store_stream(message, body, queues, tx, id=id, checked=checked)
 
     async def store_stream_async(
@@ -327,12 +327,17 @@ class MessageStore:
         It does not block the loop on a journal whose appends do not wait (`Journal`, or `room_timeout_ms` 0); on
         another journal each chunk may block for `room_timeout_ms`.
         """
-        self._give_time(message)
+        self._prepare(message, queues=queues)
         return await self._stream.store_stream_async(message, body, queues, tx, id=id)
 
-    def _give_time(self, *messages: Message) -> None:
-        """Give messages without a timestamp the time of now. Other stores of a chain then store the same time."""
+    def _prepare(self, *messages: Message, queues: Sequence[str] = ()) -> None:
+        """Give messages without a timestamp the time of now. Other stores of a chain then store the same time. Raises
+        InvalidOperationError for a text where bytes, or a list of names, are needed."""
+        if isinstance(queues, str):
+            raise InvalidOperationError(f"queues is a list of names, not a text: [{queues!r}]")
         for message in messages:
+            if isinstance(message.body, str):
+                raise InvalidOperationError("a message's body is bytes, not a text: encode it")
             if not message.timestamp:
                 message.timestamp = int(self._core.clock_ms())
 

@@ -158,6 +158,6 @@ def require_no_active_node(
     shards = rows.require_identity(journal).shards
     if is_writing(kafka, journal, shards, clock=clock, pause=pause, watch_s=last.silence_s(fence_check_s)):
         raise ActiveNodeError(
-            f"node {last.node} is active in epoch {last.epoch}: on its machine, --node asks it to do this "
-            "(send, receive, tx); or stop it; only if it must not go on, fence it with --take-over"
+            f"node {last.node} is active in epoch {last.epoch}: on its machine, --node={last.node} asks it to do "
+            "this (send, receive, tx); or stop it; only if it must not go on, fence it with --take-over"
         )

@@ -173,7 +173,7 @@ def test_a_message_that_is_there_is_tested_by_its_id_a_large_one_too(bootstrap: 
             each.wait()
         code, found = tested(small.id)
         assert code == 0
-        assert [each["verdict"] for each in found["routes"]] == ["yes", "no: the filter is false"]
+        assert [each["verdict"] for each in found["routes"]] == ["yes", "no: the filter is false, as k is the text x"]
         assert (found["outcomes"][0]["key"], found["outcomes"][0]["value"]) == ("x", "hello")
         code, found = tested(fits.id)
         assert (code, found["outcomes"][0]["value"]) == (0, "a" * 300_000 + "b" * 400_000)

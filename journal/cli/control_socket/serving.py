@@ -143,7 +143,11 @@ class NodeService:
             return served
         role, active = self._node.role(), self._node.active_node()
         is_another = active not in ("", self._name)
-        who = f"; {active} is: ask it, on its machine" if is_another else f": {self._node.status()['reason']}"
+        who = (
+            f"; {active} is: --node={active} asks it, on its machine"
+            if is_another
+            else f": {self._node.status()['reason']}"
+        )
         raise NotActiveError(f"node {self._name} of {called(self._journal)} is {role.value}, not active{who}")
 
     def _looking(self) -> StateLooking:

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from journal.append.state import JournalState, require_transition, valid_transition
+from journal.append.state import JournalState, refusal, require_transition, valid_transition
 from journal.errors import StateError
 
 ALLOWED = {
@@ -38,3 +38,15 @@ def test_a_journal_takes_the_transitions_of_the_table_and_no_others(now, then):
     else:
         with pytest.raises(StateError, match=f"{now.value} cannot become {then.value}"):
             require_transition(now, then)
+
+
+@pytest.mark.parametrize(
+    ("state", "says"),
+    [
+        (JournalState.CREATED, "the journal is created: start or activate it first"),
+        (JournalState.STARTED, "the journal is started: activate it first"),
+        (JournalState.FENCED, "the journal is fenced"),
+    ],
+)
+def test_a_journal_that_is_not_active_yet_says_what_to_call(state, says):
+    assert str(refusal(state, closed=False)) == says

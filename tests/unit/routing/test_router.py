@@ -34,7 +34,8 @@ def test_routes_are_asked_in_their_order_until_one_that_matches_stops() -> None:
         "yes",
         "not asked: choosy stops",
     ]
-    assert "unknown" in routes.explain(1, stored("a.b"))[2].verdict
+    assert routes.explain(1, stored("a.b"))[2].verdict == "no: the filter is unknown, as x is not set"
+    assert routes.explain(1, stored("a.b", x="17"))[2].verdict == "no: the filter is false, as x is the text 17"
 
 
 @pytest.mark.parametrize("address", ["a", "", "é" * 100, "x" * 5000])

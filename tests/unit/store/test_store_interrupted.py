@@ -101,7 +101,7 @@ LETTING_GO: dict[str, Call] = {
     "reattach": lambda s, _: s.after_grace().reattach("other"),
     "tick": lambda s, _: s.after_grace().tick(),
 }
-NOTHING_WAITS = {"begin", "discard_leaving", "releasing", "take_in"}
+NOTHING_WAITS = {"begin", "discard_leaving", "reattaching", "releasing", "take_in"}
 """Operations that append nothing, or are refused at once by a full queue."""
 CHANGE_NOTHING = {
     "addresses", "bindings", "body_stream", "browse", "close", "describe", "expired", "explain", "flush", "holders",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,6 +37,21 @@ def test_expired_messages_that_cannot_be_settled_keep_no_others_from_being_told(
     everything = store.expired(agreed=False)
     assert len(everything) == 11
     assert set(everything) == {(each, "q") for each in stuck} | {(each, "r") for each in later}
+
+
+def test_a_text_where_bytes_or_names_are_needed_is_refused_in_words(store: MessageStore) -> None:
+    text: Any = "text"
+    for call in (store.send, store.send_all, store.store_stream):
+        message: Any = [Message("orders", b"")] if call == store.send_all else Message("orders")
+        bodies: Any = ([b""],) if call == store.store_stream else ()
+        with pytest.raises(InvalidOperationError, match=r"queues is a list of names, not a text: \['text'\]"):
+            call(message, *bodies, text)
+    with pytest.raises(InvalidOperationError, match="body is bytes, not a text"):
+        store.send(Message("orders", text), ["q"])
+    with pytest.raises(InvalidOperationError, match="body is bytes, not a text"):
+        store.send_all([Message("orders", text)], ["q"])
+    with pytest.raises(InvalidOperationError, match="body is bytes, not a text"):
+        store.store(Message("orders", text))
 
 
 def test_more_expired_messages_than_are_looked_at_in_one_go_are_told_once_each(
