@@ -20,6 +20,7 @@ from journal.errors import CorruptionError, LocalDamageError, OperatingError, To
 from journal.process.clocks import LONG_AGO, Moment
 from journal.table.open_copy import Condition, LocalTables
 from journal.v1.journal_pb2 import Mark
+from journal.words import counted, counted_are
 
 log = logging.getLogger(__name__)
 
@@ -229,11 +230,11 @@ class Follower:
     def _why_not(self, behind: int, lag_ms: int) -> str:
         following = self._following
         if not self._tables.replica.readable:
-            return f"the copy is being built: {behind} offsets are left"
+            return f"the copy is being built: {counted_are(behind, 'offset')} left"
         if following is not None and following.failure is not None:
             return f"the state could not be followed: {following.failure}"
         if following is not None and following.follows and not following.warm:
             return "the state is not loaded yet"
         if lag_ms > self._fit_lag_ms:
-            return f"the copy is {behind} offsets and {lag_ms} ms behind"
+            return f"the copy is {counted(behind, 'offset')} and {lag_ms} ms behind"
         return ""

@@ -63,7 +63,7 @@ def check_new_records(
 ) -> None:
     """`check_operation` for the adds of records of one virtual shard, and for an update without data of each."""
     if not ids or len(ids) != len(data):
-        raise InvalidOperationError(f"{len(ids)} new records and the data of {len(data)}")
+        raise InvalidOperationError(f"new records and their data must be as many, not {len(ids)} and {len(data)}")
     check_operation(UPDATE, ids[0], update_kind, b"", False, subject, data_bytes_max)
     if _are_ids(ids) and {*map(type, data)} == {bytes} and max(map(len, data)) <= data_bytes_max:
         check_operation(ADD, ids[0], kind, b"", False, 0, data_bytes_max)

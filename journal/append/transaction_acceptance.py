@@ -24,6 +24,7 @@ from journal.errors import (
 from journal.limits import OPERATION_OVERHEAD_BYTES, Limits
 from journal.v1.journal_pb2 import ADD, COMMIT, DELETE, PREPARE, ROLLBACK, UPDATE, OperationType
 from journal.wire.ids import home_shard_of, shard_of
+from journal.words import counted_are
 
 
 @dataclass(slots=True)
@@ -114,7 +115,7 @@ class TransactionAcceptance:
         opened = self._open.get(tx)
         if opened is None:
             if len(self._open) >= self._limits.transactions_max:
-                raise FullError(f"{len(self._open)} transactions are open: settle some (transactions_max)")
+                raise FullError(f"{counted_are(len(self._open), 'transaction')} open: settle some (transactions_max)")
             opened = self._open[tx] = OpenTransaction(tx)
         elif opened.prepared:
             raise TransactionPreparedError(f"transaction {tx} is prepared: commit it or roll it back")

@@ -78,7 +78,7 @@ def messages(
         return
     print_table(f"messages of queue {queue}", MESSAGE_COLUMNS, [_message_row(line, now_ms) for line in found])
     if 0 < limit < total:
-        print_note(f"{len(found):,} of {total:,} messages: --limit 0 shows all", style="dim")
+        print_note(f"messages shown: {len(found):,} of {total:,} (--limit 0 shows all)", style="dim")
 
 
 MESSAGE_COLUMNS = (

@@ -37,7 +37,7 @@ from journal.topics.names import table_topic, wal_topic
 from journal.upkeep.stops import Stop, look_ahead
 from journal.v1.journal_pb2 import Identity, Mark, SkipRequest
 from journal.wire.frames import Frame
-from journal.words import called
+from journal.words import called, counted
 
 app = typer.Typer(no_args_is_help=True, help="Mend a journal by hand: skip, control, table.")
 app.command()(control)
@@ -137,7 +137,7 @@ def _frame_facts(frame: Frame) -> dict[str, object]:
     return {
         "frame": f"number {frame.number} after {frame.previous}, group {frame.group}, epoch {frame.epoch}",
         "node": frame.node,
-        "lost": f"it is a frame of this journal: its {frame.count} operations will not be applied",
+        "lost": f"it is a frame of this journal: {counted(frame.count, 'operation')} of it will not be applied",
     }
 
 

@@ -34,12 +34,12 @@ def printable(data: bytes, limit: int = _SHOWN_BYTES) -> str:
         return ""
     head, rest = data[:limit], len(data) - limit
     text = head.decode("ascii") if head.isascii() and head.decode("ascii").isprintable() else head.hex()
-    return text if rest <= 0 else f"{text}… ({rest:,} bytes more)"
+    return text if rest <= 0 else f"{text}… ({counted(rest, 'byte')} more)"
 
 
 def differences_left_out(count: int) -> str:
     """A line for people if `verify` counted differences that it did not name; it says how to see them all."""
-    return f"{count:,} of the differences are not named here: --differences-max 0 names all"
+    return f"differences that are not named here: {count:,} (--differences-max 0 names all)"
 
 
 def records_skipped(count: int) -> str:

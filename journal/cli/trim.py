@@ -57,7 +57,7 @@ def trim(
                 _show(settings.journal, plan)
             if count and not dry_run:
                 if as_json and not yes:
-                    print_note(f"{called(settings.journal)}: {count:,} offsets of the WAL are to be deleted")
+                    print_note(f"to be deleted from the WAL of {called(settings.journal)}: {counted(count, 'offset')}")
                 confirm("delete them for good?", yes=yes)
                 trimming.delete(plan)
                 note_done(f"{counted(count, 'offset')} {'were' if count > 1 else 'was'} deleted")

@@ -14,6 +14,7 @@ from journal.limits import Limits
 from journal.load.loading import LoadCounts, LoadedPart, LoadedUpdate, Loader, load, prepared_transactions
 from journal.v1.journal_pb2 import Mark, Operation
 from journal.wire.ids import shard_of
+from journal.words import counted
 
 log = logging.getLogger(__name__)
 
@@ -54,10 +55,10 @@ def accept_prepared(
     """Take the locks of a transaction in doubt again. `acceptance` must know all records already."""
     if len(parts) < parts[0].prepared_in:
         log.warning(
-            "transaction %d was prepared in %d shards and is left in shard %s, as something was skipped: settle it as "
+            "transaction %d was prepared in %s and is left in shard %s, as something was skipped: settle it as "
             "its coordinator decided",
             tx,
-            parts[0].prepared_in,
+            counted(parts[0].prepared_in, "shard"),
             ", ".join(str(part.shard) for part in parts),
         )
     appends = [

@@ -48,6 +48,7 @@ from journal.process.clocks import Timing, wall_ms
 from journal.process.progress import Progress, no_progress
 from journal.v1.journal_pb2 import Identity
 from journal.wire.frames import FORMAT, MAGIC
+from journal.words import counted_are
 
 log = logging.getLogger(__name__)
 
@@ -208,7 +209,7 @@ class LocalJournal(Appends):
         self._thread = threading.Thread(target=self._write, args=(core,), name="local-journal-writer", daemon=True)
         self._thread.start()
         if report.in_doubt:
-            log.warning("%d transactions are in doubt", len(report.in_doubt))
+            log.warning("%s in doubt", counted_are(len(report.in_doubt), "transaction"))
         return report
 
     def _activated(

@@ -357,4 +357,4 @@ def _decoded(name: str, kafka_type: str, value: bytes) -> Value:
     try:
         return _DECODERS[kafka_type or "bytes"](value)
     except (ValueError, struct.error) as error:
-        raise UnfitError(Reason.BAD_HEADER, f"header {name} is {len(value)} bytes that say no {kafka_type}") from error
+        raise UnfitError(Reason.BAD_HEADER, f"header {name} has a value that is no {kafka_type}") from error

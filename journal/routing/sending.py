@@ -16,6 +16,7 @@ from journal.routing.outcomes import Header, Reason, UnfitError
 from journal.routing.quick import Quick, QuickHeaders
 from journal.routing.view import MessageFields
 from journal.v1 import store_pb2 as pb
+from journal.words import counted_are
 
 _COUNT_MAX = 2**31 - 2
 
@@ -143,4 +144,4 @@ def parsed(data: bytes) -> pb.Message:
     try:
         return pb.Message.FromString(data)
     except DecodeError as error:
-        raise RowError(f"{len(data)} bytes are not a message: {error}") from None
+        raise RowError(f"{counted_are(len(data), 'byte')} not a message: {error}") from None

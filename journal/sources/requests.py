@@ -67,7 +67,7 @@ class WaitingRequests:
         if not config.durable:
             return f"queue {queue} is not durable: requests that wait in it would not outlive the node"
         if len(infos) > REQUESTS_MAX:
-            return f"more than {REQUESTS_MAX:,} messages wait in queue {queue}: lower reply_timeout_ms"
+            return f"queue {queue} has too many waiting messages, over {REQUESTS_MAX:,}: lower reply_timeout_ms"
         for info in infos:
             if info.state not in _WAITING:
                 continue

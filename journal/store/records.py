@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError
 from journal.errors import InvalidOperationError, RowError
 from journal.store.model import QueueConfig, Routing
 from journal.v1 import store_pb2 as pb
+from journal.words import counted_are
 
 _INT64_MAX = 2**63 - 1
 _UINT32_MAX = 2**32 - 1
@@ -34,7 +35,7 @@ def parse(kind: str, read: Callable[[bytes], _T], data: bytes) -> _T:
     try:
         return read(data)
     except DecodeError as error:
-        raise RowError(f"{len(data)} bytes are not {kind}: {error}") from None
+        raise RowError(f"{counted_are(len(data), 'byte')} not {kind}: {error}") from None
 
 
 class Checked:

@@ -12,6 +12,7 @@ from journal.settings import JournalSettings
 from journal.topics.commands import config_command, partitions_command, remake_command
 from journal.topics.names import control_topic
 from journal.topics.required_topics import RequiredTopic
+from journal.words import counted, counted_are
 
 
 class SettingFault(NamedTuple):
@@ -63,7 +64,7 @@ def error_of(settings: JournalSettings, faults: Sequence[TopicFault], advice: st
     """One error that tells all faults, each in a line of its own."""
     lines = [str(fault) for fault in faults]
     if len(faults) > 1:
-        lines.insert(0, f"{len(faults)} topics are not as journal {settings.journal} needs them:")
+        lines.insert(0, f"{counted_are(len(faults), 'topic')} not as journal {settings.journal} needs them:")
     error = TopicError("\n".join([*lines, advice] if advice else lines))
     error.faults = [fault.to_json() for fault in faults]
     return error
@@ -73,7 +74,7 @@ def _fault_of_unused(settings: JournalSettings, topic: RequiredTopic, state: Top
     servers, wrong = settings.bootstrap_servers, _wrong_settings(topic, state)
     reasons, commands = [], []
     if state.partitions != topic.partitions:
-        counts = f"with {state.partitions} partitions instead of {topic.partitions}"
+        counts = f"with {counted(state.partitions, 'partition')} instead of {topic.partitions}"
         reasons.append(f"is there already, {counts}, and nothing was written")
         commands.append(partitions_command(servers, topic.name, topic.partitions))
     if wrong:
@@ -90,7 +91,7 @@ def _fault_of_used(settings: JournalSettings, topic: RequiredTopic, state: Topic
     name, wrong = settings.journal, _wrong_settings(topic, state)
     reasons, mends = [], []
     if state.partitions != topic.partitions:
-        reasons.append(f"has {state.partitions} partitions and its control rows say {topic.partitions}")
+        reasons.append(f"has {counted(state.partitions, 'partition')} and its control rows say {topic.partitions}")
         anew = "make a new journal and replay this one into it"
         if topic.name == control_topic(name):
             mends.append(anew)
@@ -107,7 +108,7 @@ def _fault_of_used(settings: JournalSettings, topic: RequiredTopic, state: Topic
 
 
 def _too_few_replicas(topic: RequiredTopic, state: TopicState) -> str:
-    return f"has {state.replication} replicas and {topic.replication} are configured"
+    return f"has {counted(state.replication, 'replica')} and {topic.replication} are configured"
 
 
 def _wrong_settings(topic: RequiredTopic, state: TopicState) -> list[SettingFault]:

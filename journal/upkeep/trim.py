@@ -45,7 +45,7 @@ from journal.verify.state import VerifiedShard
 from journal.verify.table_state import read_table
 from journal.wal.reading import WalReader
 from journal.wire.frames import Frame
-from journal.words import called
+from journal.words import called, counted
 
 _NO_FAULT_OF_THE_TABLES = frozenset({"skipped", "rejected"})
 """Sorts of differences that are faults of the WAL: the tables are right where they differ from it."""
@@ -154,7 +154,7 @@ class Trimming:
         )
         if row.ByteSize() > self._settings.limits.message_bytes_max:
             raise TrimError(
-                f"shard {shard} has {len(transactions)} transactions that are not settled: settle some first"
+                f"shard {shard} has {counted(len(transactions), 'unsettled transaction')}: settle some first"
             )
         return ShardTrim(shard, start, offset, held_by, row)
 

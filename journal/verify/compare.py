@@ -21,6 +21,7 @@ from journal.verify.state import (
     unpack_record,
     unpack_update,
 )
+from journal.words import counted
 
 _NAMES: dict[int, str] = {ADD: "add", UPDATE: "update", DELETE: "delete"}
 _TYPES = {name: kind for kind, name in _NAMES.items()}
@@ -144,7 +145,9 @@ def _compare_prepared(
     seen.add(tx)
     if part is None or not part.prepared:
         if here or home:
-            differences.add("loaded transaction", f"tx {tx}", _part(part), f"prepared, {len(here)} operations")
+            differences.add(
+                "loaded transaction", f"tx {tx}", _part(part), f"prepared, {counted(len(here), 'operation')}"
+            )
         return
     if home and part.data != _printed(entry["data"]):
         differences.add(
@@ -193,17 +196,19 @@ def _record(packed: bytes) -> str:
 
 def _update_at(updates: list[bytes], at: int) -> str:
     if at >= len(updates):
-        return f"{len(updates)} updates"
+        return counted(len(updates), "update")
     update = unpack_update(updates[at])
     replaceable = ", replaceable" if update.replaceable else ""
     what = f"{_kind_data((update.kind, update.data))}, subject {update.subject}{replaceable}"
-    return f"{len(updates)} updates, [{at}] {what}, at {_place(update.position)}"
+    return f"{counted(len(updates), 'update')}, [{at}] {what}, at {_place(update.position)}"
 
 
 def _part(part: Part | None) -> str:
     if part is None:
         return "none"
-    return f"{'prepared' if part.prepared else 'unprepared'}, epoch {part.epoch}, {len(part.staged)} operations"
+    return (
+        f"{'prepared' if part.prepared else 'unprepared'}, epoch {part.epoch}, {counted(len(part.staged), 'operation')}"
+    )
 
 
 def _first_staged(expected: list[StagedOperation], found: list[StagedOperation]) -> tuple[str, str]:

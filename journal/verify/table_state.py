@@ -39,6 +39,7 @@ from journal.verify.state import (
     shard_of,
     unpack_update,
 )
+from journal.words import counted
 
 _ID = struct.Struct(">Q")
 _PLACE = struct.Struct(">QII")
@@ -213,10 +214,14 @@ class TableState:
             spilled_flag, updates = self._heads.pop(id, (False, []))
             rows = self._spilled.pop(id, {})
             if id not in state.records:
-                self._differences.add("row", f"id {id}", "a record", f"{len(updates) + len(rows)} updates of none")
+                self._differences.add(
+                    "row", f"id {id}", "a record", f"{counted(len(updates) + len(rows), 'update')} of none"
+                )
                 continue
             if rows and not spilled_flag:
-                self._differences.add("row", f"id {id}", "`spilled` in its Updates row", f"{len(rows)} spilled rows")
+                self._differences.add(
+                    "row", f"id {id}", "`spilled` in its Updates row", counted(len(rows), "spilled row")
+                )
             if rows:
                 updates = sorted([*updates, *rows.values()], key=lambda packed: unpack_update(packed).position)
             if updates:
@@ -230,7 +235,9 @@ class TableState:
                 self._differences.add("row", f"tx {tx}", f"{count} staged rows", f"{len(staged)}")
             state.transactions[tx] = part
         for tx, staged in self._staged.items():
-            self._differences.add("row", f"tx {tx}", "a transaction row", f"{len(staged)} staged rows of none")
+            self._differences.add(
+                "row", f"tx {tx}", "a transaction row", f"{counted(len(staged), 'staged row')} of none"
+            )
 
 
 def _packed(update: Update) -> bytes:

@@ -40,6 +40,7 @@ from journal.wal.portion import Portion
 from journal.wal.read_back import BackReader, ReadBack
 from journal.wal.reading import Tail, require_nothing_between, wal_lost
 from journal.wal.transaction import FramePlace, WalTransaction, without
+from journal.words import counted
 
 log = logging.getLogger(__name__)
 
@@ -314,7 +315,9 @@ class Writer:
         if not clean:
             self.close()
         if once_only:
-            raise NotTakenInError(f"{len(places)} frames and the offsets of what was consumed for them: {met}") from met
+            raise NotTakenInError(
+                f"{counted(len(places), 'frame')} and the offsets of what was consumed for them: {met}"
+            ) from met
         for place, offset in zip(missing, offsets, strict=False):
             self._ends[place.shard] = offset + 1
         self._portion.succeeded(size)
@@ -381,4 +384,4 @@ class Writer:
 
 
 def _unknown(transaction: WalTransaction, met: str) -> OutcomeUnknownError:
-    return OutcomeUnknownError(f"group of {len(transaction.places)} frames: {met}")
+    return OutcomeUnknownError(f"group of {counted(len(transaction.places), 'frame')}: {met}")

@@ -174,5 +174,5 @@ class Branch:
             raise refusal(
                 XaCode.PROTO,
                 self.xid,
-                f"has {len(self.working)} sessions at work and {len(self.suspended)} suspended: end them",
+                f"has sessions, {len(self.working)} at work and {len(self.suspended)} suspended: end them",
             )

@@ -6,6 +6,7 @@ from collections.abc import Hashable
 from typing import NamedTuple
 
 from journal.errors import FullError
+from journal.words import counted
 from journal.xa.branch import Branch, BranchState
 from journal.xa.codes import XaCode
 from journal.xa.outcomes import Outcomes
@@ -54,7 +55,9 @@ class Branches:
         if self.look(xid) is not None or self._outcomes.get(xid) is not None:
             raise refusal(XaCode.DUPID, xid, "is in use")
         if len(self._by_xid) >= self._branches_max and not self._make_room():
-            raise FullError(f"{len(self._by_xid)} branches are not settled: settle some (branches_max)")
+            raise FullError(
+                f"{counted(len(self._by_xid), 'unsettled branch', 'unsettled branches')}: settle some (branches_max)"
+            )
         self._by_xid[xid] = Branch(xid, working={session}, deadline_ms=self._elapsed_ms() + timeout_ms)
 
     def _make_room(self) -> bool:

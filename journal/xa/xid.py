@@ -42,9 +42,9 @@ def make_xid(format_id: int, gtrid: bytes | str, bqual: bytes | str) -> Xid:
         raise XidError(f"format_id {format_id} is not in 0 to {FORMAT_ID_MAX}", code=XaCode.INVAL)
     xid = Xid(format_id, _bytes("gtrid", gtrid), _bytes("bqual", bqual))
     if not 1 <= len(xid.gtrid) <= PART_BYTES_MAX:
-        raise XidError(f"a gtrid of {len(xid.gtrid)} bytes is not one of 1 to {PART_BYTES_MAX}", code=XaCode.INVAL)
+        raise XidError(f"a gtrid has 1 to {PART_BYTES_MAX} bytes, not {len(xid.gtrid)}", code=XaCode.INVAL)
     if len(xid.bqual) > PART_BYTES_MAX:
-        raise XidError(f"a bqual of {len(xid.bqual)} bytes is over {PART_BYTES_MAX}", code=XaCode.INVAL)
+        raise XidError(f"a bqual has at most {PART_BYTES_MAX} bytes, not {len(xid.bqual)}", code=XaCode.INVAL)
     return xid
 
 

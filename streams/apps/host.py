@@ -28,6 +28,7 @@ from journal.table.opening import identity_of_copy, patiently
 from journal.topics.commands import create_command
 from journal.topics.made_and_checked import open_journal
 from journal.v1.journal_pb2 import Identity, NodeStatus, RoutesReport, SourcesReport
+from journal.words import counted
 from streams.agents.agents import Agent, AgentCalls, OperationAgents
 from streams.agents.change_agents import ChangeAgents
 from streams.agents.change_copy import ChangeConfig
@@ -175,7 +176,8 @@ class JournalHost(Service):
     def _make_changes(self, identity: Identity, slot: Slot, calls: AgentCalls, timeout_s: float) -> ChangeAgents:
         settings, kafka = self.settings, self._kafka
         copies = identity.shards * (1 + len(self.change_agents))
-        what = f"a worker, which may have {identity.shards} shards and {len(self.change_agents)} agents of each,"
+        shards, agents = counted(identity.shards, "shard"), counted(len(self.change_agents), "agent")
+        what = f"a worker, which may have {shards} and {agents} of each,"
         require_descriptors(WORKER_DESCRIPTORS + copies * SHARD_DESCRIPTORS, what)
         cluster = kafka.cluster()
         try:

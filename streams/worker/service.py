@@ -23,6 +23,7 @@ from journal.table.opening import identity_of_copy, patiently
 from journal.table.replica import Replica
 from journal.topics.made_and_checked import open_journal
 from journal.v1.journal_pb2 import Identity
+from journal.words import counted
 from streams.agents.agents import OperationAgents, in_daemon_thread
 from streams.reading.garbage import collect_seldom
 from streams.reading.shell import WorkerShell
@@ -75,8 +76,14 @@ def run_service(
         slot = take_slot(settings.journal_directory, f"worker-{name}" if name else "worker")
         identity = rows.require_identity(settings.journal)
         log.info(
-            "worker %s of journal %s (%d shards) at %s, local copies in %s",
-            *(settings.node, settings.journal, identity.shards, settings.bootstrap_servers, slot.path),
+            "worker %s of journal %s (%s) at %s, local copies in %s",
+            *(
+                settings.node,
+                settings.journal,
+                counted(identity.shards, "shard"),
+                settings.bootstrap_servers,
+                slot.path,
+            ),
         )
         worker = patiently(lambda: make_worker(kafka, settings, identity, slot, standby=standby))
         shell = with_trims(worker, kafka, settings, rows)

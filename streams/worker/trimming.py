@@ -22,7 +22,7 @@ from journal.process.commands import command
 from journal.topics.control_reading import read_control
 from journal.topics.control_rows import ControlRows
 from journal.upkeep.trim import Trimming, archives_of
-from journal.words import called
+from journal.words import called, counted
 from streams.reading.records import Record
 from streams.reading.shell import WorkerShell
 
@@ -141,4 +141,4 @@ class TrimmingShell(WorkerShell):
         except JournalError as error:
             log.error("the WAL was not trimmed, which is tried again in %g s: %s", self._every_s, error)
         else:
-            log.log(logging.INFO if count else logging.DEBUG, "the WAL was trimmed: %d offsets were deleted", count)
+            log.log(logging.INFO if count else logging.DEBUG, "the WAL was trimmed by %s", counted(count, "offset"))

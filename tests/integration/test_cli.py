@@ -366,7 +366,7 @@ def test_verify_names_as_many_differences_of_a_sort_as_it_is_told_to(cli: Cli) -
 
     (kept, left_out, text), whole = named("--differences-max", 1), named("--differences-max", 0)
     assert (kept, whole[:2], named()[:2]) == (1, (3, 0), (3, 0))
-    assert f"{left_out} of the differences are not named here: --differences-max 0 names all\n" in text
+    assert f"differences that are not named here: {left_out} (--differences-max 0 names all)\n" in text
     assert left_out >= 2
     assert "not named here" not in whole[2]
     assert "--differences-max" in cli.fails("verify", "--differences-max", -1, code=2)

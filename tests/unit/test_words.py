@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from journal.errors import CorruptionError, GateTimeoutError, JournalError, RowError
-from journal.words import CHARACTERS_MAX, NAMED_MAX, escaped, first_few, shortened
+from journal.words import CHARACTERS_MAX, NAMED_MAX, counted, counted_are, escaped, first_few, shortened
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("journal", "loaders", "streams", "bench", "tests")
@@ -19,6 +19,11 @@ FRAGMENT = re.compile(
     re.MULTILINE | re.VERBOSE,
 )
 """The beginning of a docstring, or of a comment on lines of its own or behind code, that has no subject."""
+
+COUNTED_BY_HAND = re.compile(r'f"[^"\n]*\{(?:len\([^{}]*\)|[^{}]*:,)\} (?!bytes)(?:[a-z]+ )?[a-z]{3,}s\b')
+"""A number in a text, with a plural behind it that is also said of one. The units `bytes` and `s` are left alone."""
+COUNTED_IN_THOUSANDS = ("journal/cli/flights/", "journal/embedded/", "journal/words.py")
+"""The demo counts flights, and the embedded broker its jars: these are never one."""
 
 LONG = "x" * 800_000
 MORE = 100
@@ -71,6 +76,21 @@ def test_what_a_terminal_would_obey_is_escaped(text: str, shown: str) -> None:
 
 def test_what_is_kept_is_not_escaped() -> None:
     assert escaped("one\n\ttwo\x1b", kept="\n\t") == "one\n\ttwo\\x1b"
+
+
+def test_a_number_of_things_has_its_grammar() -> None:
+    assert (counted(1, "record"), counted(2_000, "batch", "batches")) == ("1 record", "2,000 batches")
+    assert (counted_are(1, "queue"), counted_are(0, "queue")) == ("1 queue is", "0 queues are")
+
+
+def test_no_text_counts_things_without_the_one_helper() -> None:
+    found = []
+    for file in (file for folder in ("journal", "loaders", "streams") for file in (ROOT / folder).rglob("*.py")):
+        name = str(file.relative_to(ROOT))
+        if not name.startswith(COUNTED_IN_THOUSANDS):
+            lines = enumerate(file.read_text().splitlines(), 1)
+            found += [f"{name}:{number}" for number, line in lines if COUNTED_BY_HAND.search(line)]
+    assert found == []
 
 
 def test_no_docstring_or_comment_begins_without_a_subject() -> None:

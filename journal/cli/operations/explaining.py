@@ -26,6 +26,7 @@ from journal.v1.journal_pb2 import ADD, DELETE, UPDATE, Record
 from journal.v1.store_pb2 import ACKNOWLEDGE, ADDRESS, BINDING, CHUNK, MESSAGE, OUTCOME, QUEUE
 from journal.wire.ids import shard_of
 from journal.wire.keys import RECORD_KEY_BYTES, RECORD_TAG, record_key
+from journal.words import counted
 from journal.xa.outcomes import decode_outcome
 from journal.xa.xid import text
 
@@ -152,7 +153,7 @@ class Explaining:
 
     def _why(self, info: ReferenceInfo, expires: int) -> str:
         """Why one queue still has the message."""
-        before = f", handed out {info.deliveries} times before" if info.deliveries else ""
+        before = f", handed out {counted(info.deliveries, 'time')} before" if info.deliveries else ""
         match info.state:
             case ReferenceState.HELD:
                 why = f"held by {info.holder}{before}, until that acknowledges or releases it, or its broker lets it go"

@@ -98,9 +98,7 @@ def find_in_doubt(base: Base, named: str, journal: str) -> InDoubtTransaction:
         return called[0]
     if called:
         numbers = ", ".join(str(each.tx) for each in called)
-        raise TransactionUnknownError(
-            f"{len(called)} transactions are called {named}, name one by its number: {numbers}"
-        )
+        raise TransactionUnknownError(f"several transactions are called {named}, name one by its number: {numbers}")
     raise unknown(journal, named)
 
 

@@ -83,7 +83,7 @@ def forgettable(lines: Sequence[Json], named: str, journal: str) -> Json:
             code=XaCode.NOTA,
         )
     if len(found) > 1:
-        raise XidError(f"{len(found)} xids are called {named}: name one by its record's number", code=XaCode.INVAL)
+        raise XidError(f"several xids are called {named}: name one by its record's number", code=XaCode.INVAL)
     (line,) = found
     xid = line["text"]
     if line["decision"] == decision_word(COMMITTED):

@@ -11,6 +11,7 @@ from journal.cli.text import printable
 from journal.store.model import Message, ReferenceInfo, ReferenceState, Value
 from journal.store.operations.look import QueueInfo
 from journal.store.queues.entry import BindingEntry, MessageEntry, QueueEntry
+from journal.words import counted
 
 
 def queue_line(
@@ -78,7 +79,7 @@ def message_line(info: ReferenceInfo, entry: MessageEntry, message: Message, now
         "properties": shown_values(message.properties),
         "origin": message.origin and message.origin._asdict(),
         "body": None if entry.chunks else encode_data(message.body),
-        "text": f"in {len(entry.chunks)} chunks" if entry.chunks else printable(message.body),
+        "text": f"in {counted(len(entry.chunks), 'chunk')}" if entry.chunks else printable(message.body),
     }
 
 

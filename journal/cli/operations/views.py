@@ -24,6 +24,7 @@ from journal.store.restoring import restore_transactions
 from journal.store.store import MessageStore
 from journal.v1.journal_pb2 import Record
 from journal.wire.keys import record_key
+from journal.words import counted
 
 log = logging.getLogger(__name__)
 
@@ -197,7 +198,7 @@ class StoreQueues:
         total = depth_of(self._store.queue(queue))
         if min(total, limit or total) > self._browse_max:
             raise InvalidOperationError(
-                f"queue {queue} has {total:,} messages, and a running node shows up to {self._browse_max:,}: "
+                f"queue {queue} has {counted(total, 'message')}, and a running node shows up to {self._browse_max:,}: "
                 f"--limit {self._browse_max}, or without --node"
             )
         return total, self._browse(queue, limit)

@@ -134,8 +134,9 @@ def _print(facts: dict[str, Any], range_: ReplayRange, done: Sequence[ShardRepla
         print_json(facts | {"range": asked} | total | {"refused": dict(sorted(refused.items())), "shards": shards})
         return
     print_table(f"route {facts['route']}, {range_}", COLUMNS, [_row(each) for each in done])
-    would = "would be" if facts["dry_run"] else "were"
-    print_line(f"{total['sent']:,} records {would} sent, and {total['dead_letters']:,} dead letters")
+    would = "would be sent" if facts["dry_run"] else "sent"
+    letters = counted(total["dead_letters"], "dead letter")
+    print_line(f"{would}: {counted(total['sent'], 'record')}, and {letters}")
     if facts["complete"] and not total["messages"]:
         if any(each.began_at for each in done):
             print_line(f"earlier runs have sent it all: --again {facts['again'] + 1} sends it once more")

@@ -32,7 +32,7 @@ from journal.routing.templates import text_of
 from journal.store.message_records import encode_message
 from journal.store.model import PRIORITY_DEFAULT, Message
 from journal.topics.names import OwnTopics
-from journal.words import called
+from journal.words import called, counted
 
 app = typer.Typer(no_args_is_help=True, help="Messages to Kafka topics and back: list, test, watch and replay routes.")
 add_running(app)
@@ -240,7 +240,7 @@ def _policy(refusal: RouteRefusal) -> str:
 def _print_record(record: OutgoingRecord) -> None:
     rows: list[tuple[str, str]] = [
         ("key", "none" if record.key is None else _shown(record.key)),
-        ("value", f"{len(record.value or b''):,} bytes: {_shown(record.value or b'')}"),
+        ("value", f"{counted(len(record.value or b''), 'byte')}: {_shown(record.value or b'')}"),
         *((name, _header(name, value)) for name, value in _sorted(record.headers)),
     ]
     print_table(f"{record.route} -> {record.topic}", ("", ""), rows)

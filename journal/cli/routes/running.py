@@ -36,7 +36,7 @@ from journal.topics.control_rows import ControlRows
 from journal.topics.marks import MarkReader
 from journal.topics.names import table_topic, wal_topic
 from journal.v1.journal_pb2 import RouteCounts, RoutesReport, SkipRequest
-from journal.words import called
+from journal.words import called, counted
 
 
 def add_running(app: typer.Typer) -> None:
@@ -156,7 +156,7 @@ def _shard_row(row: RoutesReport, lag: int) -> Sequence[object]:
     since = f" since {moment(row.stopped_since)}" if row.stopped_since else ""
     state = f"STOPPED before {row.stopped_at}{since}" if row.stopped else "running"
     latency = (f"{row.latency_ms:,.0f}", f"{row.latency_ms_max:,.0f}")
-    return row.shard, state, f"{lag:,} offsets", *latency, row.worker, moment(row.since), moment(row.timestamp)
+    return row.shard, state, counted(lag, "offset"), *latency, row.worker, moment(row.since), moment(row.timestamp)
 
 
 def _route_json(row: RouteCounts) -> dict[str, Any]:

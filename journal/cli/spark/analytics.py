@@ -17,7 +17,7 @@ from journal.cli.spark.session import SMALL, further_parts, spark_session
 from journal.cli.stopping import BEHIND_THE_BATCH, stopped_by_signals
 from journal.cli.tables import print_facts, print_table
 from journal.errors import ConfigError
-from journal.words import called, first_few
+from journal.words import called, counted, first_few
 from loaders.spark.session.packages import SparkPart
 
 if TYPE_CHECKING:
@@ -231,12 +231,14 @@ _AGES = ("oldest_age_s", "in_doubt_age_s", "p50_s", "p99_s")
 
 
 def _warn(journal: str, bad: DeadLetters) -> None:
-    told = f"{bad.count:,} records are no frames of {called(journal)} and count nowhere; the first: {bad.first}"
+    told = (
+        f"no frames of {called(journal)}, and counted nowhere: {counted(bad.count, 'record')}; the first: {bad.first}"
+    )
     print_note(told, style="yellow")
 
 
 def _warn_of_skipped(count: int) -> None:
-    told = f"{count:,} records that operators had skipped count nowhere"
+    told = f"skipped by operators, and counted nowhere: {counted(count, 'record')}"
     print_note(told, style="yellow")
 
 

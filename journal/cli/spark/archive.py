@@ -83,15 +83,15 @@ def archive(
         count = f"{counted(result.records, 'record')} in {counted(result.batches, 'batch', 'batches')}"
         print_line(f"{called(result.journal)}: {count} were archived to {result.path}")
         if result.foreign:
-            told = f"{result.foreign:,} of them are no frames of this journal"
+            told = f"no frames of this journal among them: {result.foreign:,}"
             print_line(f"{told}; the first: {place(result.first_foreign)}")
         if result.damaged:
-            told = f"{result.damaged:,} of them are frames with operations that must not be there"
+            told = f"frames with operations that must not be there: {result.damaged:,}"
             print_line(f"{told}; the first: {place(result.first_damaged)}")
         if result.faults:
-            print_line(f"{result.faults:,} frames do not follow the one before them")
+            print_line(f"frames that do not follow the one before them: {result.faults:,}")
         if result.skipped:
-            print_line(f"{result.skipped:,} records of the archive are skipped by operators")
+            print_line(f"skipped by operators: {counted(result.skipped, 'record')} of the archive")
 
 
 def to_json(result: ArchiveResult) -> dict[str, Any]:

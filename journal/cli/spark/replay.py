@@ -25,7 +25,7 @@ from journal.cli.spark.session import further_parts, spark_session
 from journal.cli.standard_streams import note_done
 from journal.cli.tables import print_facts, print_table
 from journal.errors import ConfigError, StateError
-from journal.words import called
+from journal.words import called, counted
 
 if TYPE_CHECKING:
     from journal.config import Settings
@@ -199,7 +199,7 @@ def _dry_run(settings: Settings, of: ReplaySource, selection: Selection, *, as_j
     cells = [[_shown(row[name]) for name in columns] for row in rows]
     print_table(f"would be replayed into {called(settings.journal)}", columns, cells)
     if progress.operations:
-        print_note(f"{progress.operations:,} operations were replayed before")
+        print_note(f"replayed before: {counted(progress.operations, 'operation')}")
 
 
 def _about(of: ReplaySource) -> Mapping[str, Any]:

@@ -99,11 +99,13 @@ def tables(
     title = f"{called(result.journal)}: {records} in {batches}, to {result.path}"
     print_table(title, ["table", "rows"], [[name, f"{count:,}"] for name, count in result.rows.items()])
     if result.dead_letters:
-        print_line(f"{result.dead_letters:,} of them are no frames of this journal, or no rows: see dead_letters")
+        print_line(
+            f"in dead_letters, as no frames of this journal or no rows: {counted(result.dead_letters, 'record')}"
+        )
     if result.gaps:
-        print_line(f"{result.gaps:,} frames do not follow the one before them")
+        print_line(f"frames that do not follow the one before them: {result.gaps:,}")
     if result.skipped:
-        print_line(f"{result.skipped:,} records of the WAL were skipped by operators, and are in no life")
+        print_line(f"skipped by operators, and in no life: {counted(result.skipped, 'record')} of the WAL")
 
 
 def _tell_begun(number: int, records: int) -> None:

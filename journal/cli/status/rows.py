@@ -31,6 +31,7 @@ from journal.wire.keys import (
     TRANSACTION_PREFIX,
     shard_of_row,
 )
+from journal.words import counted
 
 UNASKED_OFFSETS_MAX = 100_000
 """`status` reads and counts this much without being asked; it takes some tenths of a second."""
@@ -73,7 +74,7 @@ def counted_rows(
     try:
         offsets = _table_offsets(kafka, settings, control)
         if offsets > UNASKED_OFFSETS_MAX:
-            return CountedRows(missing=f"the tables have {offsets:,} offsets: --rows counts them")
+            return CountedRows(missing=f"the tables have {counted(offsets, 'offset')}: --rows counts them")
         return _counted(kafka, settings, control, progress, _UNASKED_S)
     except (OperatingError, CorruptionError) as error:
         return CountedRows(missing=str(error))

@@ -12,7 +12,7 @@ from journal.topics.control_reading import read_control
 from journal.topics.marks import MarkReader
 from journal.topics.names import table_topic, wal_topic
 from journal.upkeep.stops import Stop, look_ahead
-from journal.words import NAMED_MAX
+from journal.words import NAMED_MAX, counted
 
 
 def stop_lines(journal: str, shard: int, stop: Stop) -> list[str]:
@@ -28,7 +28,9 @@ def lines_of_stops(journal: str, stops: Mapping[int, Stop]) -> list[str]:
     """The `stop_lines` of the first few shards, and the number of other shards."""
     lines = [line for shard, stop in sorted(stops.items())[:NAMED_MAX] for line in stop_lines(journal, shard, stop)]
     if len(stops) > NAMED_MAX:
-        lines.append(f"and {len(stops) - NAMED_MAX} more shards: `{command('status', journal=journal)}` names each")
+        lines.append(
+            f"and {counted(len(stops) - NAMED_MAX, 'more shard')}: `{command('status', journal=journal)}` names all"
+        )
     return lines
 
 

@@ -67,7 +67,7 @@ def source_notes(journal: str, found: dict[str, Any], active: str) -> list[str]:
     if found["error"]:
         lines.append(f"the sources wait: {found['error']}")
     if found["unrouted"] or found["duplicates"]:
-        lines.append(f"of their messages no queue took {found['unrouted']:,}; {found['duplicates']:,} were duplicates")
+        lines.append(f"messages that no queue took: {found['unrouted']:,}; duplicates: {found['duplicates']:,}")
     for each in found["sources"]:
         if each["state"] == "waiting":
             lines.append(f"source {each['source']} is WAITING: {each['error']}")

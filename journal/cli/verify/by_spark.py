@@ -12,6 +12,7 @@ from journal.cli.tables import print_table
 from journal.cli.text import differences_left_out, records_skipped
 from journal.config import Settings
 from journal.verify import Report
+from journal.words import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,9 +74,9 @@ def _show_tables(report: Report) -> None:
     frames, records = sum(each.wal_records for each in report.shards), sum(each.records for each in report.shards)
     if report.skipped:
         print_line(records_skipped(report.skipped))
-    print_line(f"{len(report.shards)} shards, {frames:,} WAL records, {records:,} records")
+    print_line(f"{counted(len(report.shards), 'shard')}, {counted(frames, 'WAL record')}, {counted(records, 'record')}")
     if report.agrees:
         print_line("the WAL and the tables agree" + ("" if report.complete else " where checked"))
     else:
         total = sum(shard.differences.total for shard in report.shards)
-        print_line(f"{total:,} differences, {len(findings):,} places where the WAL cannot be applied")
+        print_line(f"{counted(total, 'difference')}, {counted(len(findings), 'place')} where the WAL cannot be applied")

@@ -59,6 +59,7 @@ from journal.verify import Loaded, Report, ShardReport, verify_shard
 from journal.verify.base import base_of
 from journal.verify.differences import KEPT_ALL, KEPT_MAX, Differences
 from journal.verify.state import Finding, shard_of
+from journal.words import counted
 
 SparkOption = Annotated[
     bool, typer.Option("--with-spark", help="Let Spark fold the WAL, for journals that are too large for one process.")
@@ -123,7 +124,7 @@ def summary(report: Report) -> list[str]:
     records, frames = sum(shard.records for shard in shards), sum(shard.wal_records for shard in shards)
     differences = sum(shard.differences.total for shard in shards)
     findings = sum(len(shard.findings) for shard in shards)
-    lines = [f"{len(shards)} shards, {frames:,} WAL records, {records:,} records"]
+    lines = [f"{counted(len(shards), 'shard')}, {counted(frames, 'WAL record')}, {counted(records, 'record')}"]
     if report.left_out:
         lines.append(differences_left_out(report.left_out))
     if report.skipped:
@@ -131,7 +132,9 @@ def summary(report: Report) -> list[str]:
     if report.agrees:
         lines.append("the WAL, the tables and the loaded state agree" + ("" if report.complete else " where checked"))
     else:
-        lines.append(f"{differences:,} differences, {findings:,} places where the WAL cannot be applied")
+        lines.append(
+            f"{counted(differences, 'difference')}, {counted(findings, 'place')} where the WAL cannot be applied"
+        )
     return lines
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from journal.errors import CorruptionError
 from journal.verify.wal_fold import WalRecord
+from journal.words import counted
 
 
 class WatchedWal:
@@ -38,7 +39,9 @@ class WatchedWal:
                 count, last = count + 1, each
         if self.damage is not None:
             return f"what lies behind offset {offset}: it cannot be read to its end"
-        records = f"{count:,} WAL records behind offset {offset}, to offset {last}: they were compared with nothing"
+        records = (
+            f"{counted(count, 'WAL record')} behind offset {offset}, to offset {last}: they were compared with nothing"
+        )
         return records if count else ""
 
     def _behind(self, offset: int) -> Iterator[int]:

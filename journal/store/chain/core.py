@@ -47,7 +47,7 @@ class ChainCore:
             raise ConfigError("a chain needs at least one store")
         names = names or [f"store {number} of {len(stores)}" for number in range(1, len(stores) + 1)]
         if len(names) != len(stores):
-            raise ConfigError(f"{len(stores)} stores have {len(names)} names")
+            raise ConfigError(f"stores and names must be as many, not {len(stores)} and {len(names)}")
         self.stores = tuple(stores)
         self.first = stores[0]
         self.steps = Lockstep(self.stores, tuple(names), lag_timeout_s)

@@ -12,6 +12,7 @@ from journal.append.operations import PlainOperation
 from journal.errors import FullError, InvalidOperationError, JournalError
 from journal.store.operations.core import StoreCore
 from journal.v1.journal_pb2 import DELETE
+from journal.words import counted_are
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +61,9 @@ class Garbage:
                 continue
             except JournalError as error:
                 self._put_back(taken)
-                log.info("%d messages are left for the next activation to delete: %s", len(self._waiting), error)
+                log.info(
+                    "%s left for the next activation to delete: %s", counted_are(len(self._waiting), "message"), error
+                )
                 return
             completion.add_callback(partial(self._go_on, len(operations)))
             return

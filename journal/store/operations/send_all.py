@@ -56,7 +56,7 @@ class SendAllOperations:
         checked: bool,
     ) -> PendingAll:
         if ids and len(ids) != len(messages):
-            raise StoreError(f"{len(messages)} messages and {len(ids)} ids")
+            raise StoreError(f"messages and ids must be as many, not {len(messages)} and {len(ids)}")
         data = encode_messages(messages, self._core.inline_bytes_max)
         with self._core.lock:
             state = self._core.enter()

@@ -16,7 +16,7 @@ from importlib.resources import files
 from pyspark.sql import functions as F
 
 from journal.errors import ConfigError
-from journal.words import called, counted
+from journal.words import called, counted, counted_are
 from loaders.spark.analytics.analytics import Analytics, Epoch, QueueSummary
 from loaders.spark.analytics.queue_events import DeadLetters
 from loaders.spark.analytics.queue_windows import BUCKETS_PER_DECADE
@@ -68,7 +68,7 @@ def report_data(found: Analytics) -> ReportData:
     first = found.from_ms // found.width_ms
     count = found.until_ms // found.width_ms - first + 1
     if count > _WINDOWS_MAX:
-        raise ConfigError(f"{count:,} windows are too many for a plot: take wider ones (--window-s), or leave it open")
+        raise ConfigError(f"{counted_are(count, 'window')} too many for a plot: take wider ones (--window-s)")
     moments = [WindowTotals((first + index + 1) * found.width_ms) for index in range(count)]
     of_series = F.when(F.col("queue").isin(series), F.col("queue")).otherwise(REST).alias("series")
     summed = ("came_in", "went_out", "redeliveries", "in_doubt", "depth")
@@ -142,9 +142,10 @@ def _when(data: ReportData) -> str:
 def _warning(data: ReportData) -> str:
     bad, told = data.dead_letters, []
     if bad.count:
-        told.append(f"{bad.count:,} records are no frames of this journal and count nowhere; the first: {bad.first}")
+        count = counted(bad.count, "record")
+        told.append(f"no frames of this journal, and counted nowhere: {count}; the first: {bad.first}")
     if data.skipped:
-        told.append(f"{data.skipped:,} records that operators had skipped count nowhere")
+        told.append(f"skipped by operators, and counted nowhere: {counted(data.skipped, 'record')}")
     return "\n".join(f'<p class="warning">{escape(each)}</p>' for each in told)
 
 

@@ -13,6 +13,8 @@ from datetime import UTC, datetime
 from html import escape
 from typing import NamedTuple
 
+from journal.words import counted
+
 WIDTH, HEIGHT = 1000, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 66, 16, 44, 34
 _TICKS = 5
@@ -189,7 +191,7 @@ def histogram(title: str, bars: Sequence[Bar], lines: Sequence[tuple[str, float]
 
     drawn = list(scale.grid(number))
     for bar in bars:
-        told = f"{duration(bar.low)} to {duration(bar.high)}: {bar.value:,} messages"
+        told = f"{duration(bar.low)} to {duration(bar.high)}: {counted(bar.value, 'message')}"
         left, width, top = x(bar.low) + 1, max(1.0, x(bar.high) - x(bar.low) - 2), scale.y(bar.value)
         rect = f'x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" height="{HEIGHT - _BOTTOM - top:.1f}"'
         drawn.append(f'<rect class="bar c0" {rect} rx="2"><title>{escape(told)}</title></rect>')

@@ -10,7 +10,7 @@ from journal.cli.verify.verify import summary
 from journal.verify import Report, ShardReport
 from journal.verify.differences import Differences
 
-LEFT_OUT = "1,998 of the differences are not named here: --differences-max 0 names all"
+LEFT_OUT = "differences that are not named here: 1,998 (--differences-max 0 names all)"
 
 
 def report(kept_max: int) -> Report:

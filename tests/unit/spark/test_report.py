@@ -103,14 +103,14 @@ def test_records_that_are_no_frames_are_warned_of() -> None:
     page = render(data(dead_letters=DeadLetters(1234, "demo.wal[1]@17: of journal <x>")))
     assert Tags(page).open == []
     (warning,) = re.findall(r'<p class="warning">(.*?)</p>', page)
-    assert warning.startswith("1,234 records are no frames of this journal")
+    assert warning.startswith("no frames of this journal, and counted nowhere: 1,234 records")
     assert warning.endswith("the first: demo.wal[1]@17: of journal &lt;x&gt;")
 
 
 def test_records_that_operators_had_skipped_are_told() -> None:
     page = render(data(skipped=1234))
     (warning,) = re.findall(r'<p class="warning">(.*?)</p>', page)
-    assert warning == "1,234 records that operators had skipped count nowhere"
+    assert warning == "skipped by operators, and counted nowhere: 1,234 records"
 
 
 def test_a_report_of_many_queues_sums_the_rest() -> None:
