@@ -134,7 +134,8 @@ def what_remains(settings: Settings, found: Destruction) -> list[str]:
 def _topics_of_others(settings: Settings, rows: ControlRows) -> list[str]:
     """The topics of routes, as the settings name them, and of sources, as the control rows do."""
     routing = settings.routing
-    letters = {each.dead_letter_topic for each in (*routing.routes, *routing.sources, routing)}
+    letters = {each.dead_letter_topic for each in routing.routes} | {each.dead_letter_topic for each in routing.sources}
+    letters.add(routing.dead_letter_topic)
     targets = {target.topic for route in routing.routes for target in route.targets} | letters - {""}
     topics = sorted(targets) or (["those in the routes' settings, which this command has not"] if rows.routes else [])
     taken = sorted({topic for source in rows.source_topics.values() if source is not None for topic in source.ids})
