@@ -308,7 +308,7 @@ def test_a_record_to_skip_is_shown_and_a_frame_with_what_is_lost() -> None:
     }
     lost = frame(4, add(1), add(2), previous=2)
     facts = record_facts("j.wal", record, Stop(12, "a gap", record, lost))
-    assert "its 2 operations will not be applied" in str(facts["lost"])
+    assert "2 operations of it will not be applied" in str(facts["lost"])
     json.dumps(facts)
 
 
