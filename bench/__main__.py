@@ -96,6 +96,12 @@ def shards(bootstrap: BootstrapOption = None, quick: QuickOption = False, as_jso
     _run("shards", bootstrap, quick, as_json)
 
 
+@app.command(name="amqp_engine")
+def amqp_engine(quick: QuickOption = False, as_json: JsonOption = False) -> None:
+    """The AMQP engine in memory: processor time for a message in and out, against proton's classes for Python."""
+    _run("amqp_engine", None, quick, as_json)
+
+
 def _run(name: str, bootstrap: str | None, quick: bool, as_json: bool) -> None:
     with exit_codes(), ended_by_sigterm_as_by_ctrl_c():
         settings = settings_from(bootstrap, None, None, None)

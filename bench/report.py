@@ -46,8 +46,21 @@ BENCHES: dict[str, Callable[[Scene], Outcome]] = {
 }
 
 
+def _amqp_engine(quick: bool) -> Outcome:
+    # proton is in the extra for development, so it is imported only here.
+    from bench import amqp_engine
+
+    return amqp_engine.run(quick)
+
+
+WITHOUT_KAFKA: dict[str, Callable[[bool], Outcome]] = {"amqp_engine": _amqp_engine}
+"""Benches of parts that know no Kafka; they are told whether to be quick."""
+
+
 def run_bench(name: str, bootstrap: str | None, quick: bool) -> Outcome:
     """Runs one bench, on an embedded broker unless `bootstrap` names brokers."""
+    if name in WITHOUT_KAFKA:
+        return WITHOUT_KAFKA[name](quick)
     with make_scene(bootstrap, quick) as scene:
         return BENCHES[name](scene)
 
@@ -133,16 +146,17 @@ def main(
     ),
 ) -> None:
     """Run benches. Each result goes to a file of its own when the bench is over, and all of them to results.md."""
-    for name in names or BENCHES:
-        if name not in BENCHES:
-            raise typer.BadParameter(f"there is no bench {name}: {', '.join(BENCHES)}")
+    known = [*BENCHES, *WITHOUT_KAFKA]
+    for name in names or known:
+        if name not in known:
+            raise typer.BadParameter(f"there is no bench {name}: {', '.join(known)}")
     directory.mkdir(parents=True, exist_ok=True)
-    for name in names or BENCHES:
+    for name in names or known:
         described, began = machine(), time.monotonic()
         document = as_document(name, quick, described, run_bench(name, None, quick))
         say(f"{name} took {time.monotonic() - began:.0f} s")
         (directory / f"{name}.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-        there = [directory / f"{each}.json" for each in BENCHES if (directory / f"{each}.json").exists()]
+        there = [directory / f"{each}.json" for each in known if (directory / f"{each}.json").exists()]
         found = [json.loads(path.read_text(encoding="utf-8")) for path in there]
         (directory / "results.md").write_text(as_markdown(found), encoding="utf-8")
 

@@ -239,6 +239,15 @@ class CallbackError(CallerError):
     callback may run in the very thread that the call waits for: make the call in another thread."""
 
 
+class AmqpPeerError(CallerError):
+    """Bytes of an AMQP peer are not what the specification asks for. The engine ends their connection with `condition`;
+    whoever decodes a part of a message rejects the message with it."""
+
+    def __init__(self, condition: str, reason: str) -> None:
+        super().__init__(reason)
+        self.condition = condition
+
+
 class RecordExistsError(CallerError):
     """An add names the id of a record that lives. Take a new id."""
 

@@ -1,0 +1,97 @@
+"""The states of a connection, a session and a link: one table, as each opens and closes in both directions.
+
+A session's open and close are its begin and end, a link's are its attach and detach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum, auto
+
+from journal.amqp.conditions import NOT_ALLOWED
+from journal.errors import AmqpPeerError, StateError
+
+
+class EndpointState(Enum):
+    """What has been sent and received of an endpoint's open and close."""
+
+    IDLE = auto()
+    OPEN_SENT = auto()
+    OPEN_RECEIVED = auto()
+    OPEN = auto()
+    CLOSED_BEFORE_ANSWER = auto()
+    """We opened and closed; the peer has answered neither."""
+    CLOSED_UNANSWERED = auto()
+    """The peer opened and closed; we have answered neither."""
+    CLOSE_SENT = auto()
+    CLOSE_RECEIVED = auto()
+    CLOSED = auto()
+
+
+class Step(Enum):
+    """A frame that opens or closes an endpoint, by direction."""
+
+    SEND_OPEN = "open"
+    RECEIVE_OPEN = "opened"
+    SEND_CLOSE = "close"
+    RECEIVE_CLOSE = "closed"
+
+
+_S = EndpointState
+
+TRANSITIONS: Mapping[EndpointState, Mapping[Step, EndpointState]] = {
+    _S.IDLE: {Step.SEND_OPEN: _S.OPEN_SENT, Step.RECEIVE_OPEN: _S.OPEN_RECEIVED},
+    _S.OPEN_SENT: {Step.RECEIVE_OPEN: _S.OPEN, Step.SEND_CLOSE: _S.CLOSED_BEFORE_ANSWER},
+    _S.OPEN_RECEIVED: {Step.SEND_OPEN: _S.OPEN, Step.RECEIVE_CLOSE: _S.CLOSED_UNANSWERED},
+    _S.OPEN: {Step.SEND_CLOSE: _S.CLOSE_SENT, Step.RECEIVE_CLOSE: _S.CLOSE_RECEIVED},
+    _S.CLOSED_BEFORE_ANSWER: {Step.RECEIVE_OPEN: _S.CLOSE_SENT},
+    _S.CLOSED_UNANSWERED: {Step.SEND_OPEN: _S.CLOSE_RECEIVED},
+    _S.CLOSE_SENT: {Step.RECEIVE_CLOSE: _S.CLOSED},
+    _S.CLOSE_RECEIVED: {Step.SEND_CLOSE: _S.CLOSED},
+    _S.CLOSED: {},
+}
+
+LOCALLY_OPEN = frozenset((_S.OPEN_SENT, _S.OPEN, _S.CLOSE_RECEIVED))
+"""States in which we have opened and not closed."""
+
+REMOTELY_OPEN = frozenset((_S.OPEN_RECEIVED, _S.OPEN, _S.CLOSE_SENT))
+"""States in which the peer has opened and not closed."""
+
+DISCARDING = frozenset((_S.CLOSED_BEFORE_ANSWER, _S.CLOSE_SENT))
+"""States in which whatever the peer sends before its close is dropped."""
+
+
+class Endpoint:
+    """An endpoint's state, which nothing but `step` and `abandon` changes."""
+
+    __slots__ = ("state", "what")
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        self.state = EndpointState.IDLE
+
+    def step(self, step: Step) -> None:
+        """Raises `StateError` for a frame of ours that does not fit, and `AmqpPeerError` for one of the peer's."""
+        after = TRANSITIONS[self.state].get(step)
+        if after is None:
+            text = f"the {self.what} cannot be {step.value} in state {self.state.name}"
+            if step in (Step.SEND_OPEN, Step.SEND_CLOSE):
+                raise StateError(text)
+            raise AmqpPeerError(NOT_ALLOWED, text)
+        self.state = after
+
+    def abandon(self) -> None:
+        """The endpoint is gone with the one that held it, without a frame of its own."""
+        self.state = EndpointState.CLOSED
+
+    @property
+    def locally_open(self) -> bool:
+        return self.state in LOCALLY_OPEN
+
+    @property
+    def remotely_open(self) -> bool:
+        return self.state in REMOTELY_OPEN
+
+    @property
+    def discarding(self) -> bool:
+        return self.state in DISCARDING
