@@ -126,7 +126,7 @@ def test_messages_are_browsed_in_the_order_of_delivery_and_stay(cli: Cli, left: 
     assert (only["state"], only["tx"]) == ("locked", left.tx)
     said = cli("messages", "us", "--limit", 2)
     assert "in both" in said.stdout
-    assert "2 of 5 messages: --limit 0 shows all" in said.stderr
+    assert "messages shown: 2 of 5 (--limit 0 shows all)" in said.stderr
     assert "kafka-journal queues -j" in cli.fails("messages", "no-such-queue")
 
 

@@ -142,7 +142,7 @@ def test_a_standby_is_unfit_until_its_copy_is_built(standby: Standby) -> None:
         building = standby.wait(lambda now: now.lag_offsets == 1)
         assert not building.fit
         assert not building.built
-        assert building.why_not == "the copy is being built: 1 offsets are left"
+        assert building.why_not == "the copy is being built: 1 offset is left"
         standby.wait_until_fit()
 
 
@@ -154,7 +154,7 @@ def test_a_standby_that_is_behind_for_longer_than_it_may_is_unfit_until_it_has_c
         behind = standby.wait(lambda now: now.lag_offsets == 1 and is_behind(now))
         assert behind.lag_ms > SHORT_MS
         assert behind.built
-        assert (behind.fit, behind.why_not) == (False, f"the copy is 1 offsets and {behind.lag_ms} ms behind")
+        assert (behind.fit, behind.why_not) == (False, f"the copy is 1 offset and {behind.lag_ms} ms behind")
         standby.wait_until_fit()
 
 

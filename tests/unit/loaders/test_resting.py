@@ -9,7 +9,7 @@ from loaders.node.resting import Resting
 
 REST_S, ASK_S = 1.0, 10.0
 FIT = Fitness(True, "", 0, 0, built=True)
-BEHIND = Fitness(False, "the copy is 1 offsets and 20000 ms behind", 1, 20_000, built=True)
+BEHIND = Fitness(False, "the copy is 1 offset and 20000 ms behind", 1, 20_000, built=True)
 
 
 class Life:
