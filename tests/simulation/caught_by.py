@@ -18,7 +18,7 @@ from tests.simulation.runner import Result, run_seed, run_some
 SEEDS_MAX = 2000
 
 CAUGHT_BY: dict[str, tuple[int, ...]] = {
-    "a_failed_checkpoint_stays_as_large": (427,),
+    "a_failed_checkpoint_stays_as_large": (124,),
     "a_group_of_nobodys_producer_has_failed": (112, 25, 66),
     "a_group_of_nobodys_producer_is_there": (112, 25, 66),
     "a_portion_counts_for_all": (11,),

@@ -266,8 +266,8 @@ class Hardships:
     def slow_brokers(self) -> None:
         """From now on records take their time by their bytes; callers have small ones in such a seed.
 
-        What has gathered for a group or a checkpoint may be too much for a request, time and again. The rows of one group
-        of such callers always fit: a worker cannot make its checkpoint smaller than that."""
+        What has gathered for a checkpoint may be too much for a request, time and again. The rows of one group always
+        fit, because a worker cannot make its checkpoint smaller than that."""
         self._broker.bytes_per_s = self._chance.choice((3_300.0, 3_600.0))
         for member in self._cast.group.alive():
             self._scheduler.freeze(member.process, self._chance.choice((0.3, 2.0, 4.0)))
