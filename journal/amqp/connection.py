@@ -7,7 +7,8 @@ It has no socket, clock, thread or store.
     deadline = connection.tick(now)         # idle time-outs, by the caller's clock
 
 Whatever a peer does wrong ends the connection with the specification's condition: the close is among the bytes to send,
-and `ConnectionFailed` is the last event. `receive` raises nothing for it.
+and `ConnectionFailed` is the last event. `receive` raises nothing for it. All bytes are taken before their events are
+answered, so an endpoint may be gone when its answer comes; commands to it then do nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from journal.amqp.limits import FRAME_BYTES_LEAST, EngineLimits
 from journal.amqp.message_types import ErrorCondition
 from journal.amqp.output import Output
 from journal.amqp.session import AmqpSession
-from journal.amqp.states import Endpoint, EndpointState, Step
+from journal.amqp.states import Endpoint, EndpointState, EndpointStep
 from journal.amqp.transfers import TRANSFER_LIST8, Tails, take_transfer_quickly
 from journal.amqp.transport_types import BeginFrame, CloseFrame, OpenFrame
 from journal.errors import AmqpPeerError, StateError
@@ -63,7 +64,7 @@ class Connection(Endpoint):
         self._idle = IdleClock(limits.idle_timeout_ms)
         self._waiting = bytearray()
         self._needed = HEADER_BYTES
-        """As many bytes must wait before a header or frame is whole."""
+        """Bytes that must wait before a header or frame is whole."""
         self._received = 0
         """The number of times that bytes came."""
         self._sessions: dict[int, AmqpSession] = {}
@@ -145,6 +146,8 @@ class Connection(Endpoint):
 
     def sasl_outcome(self, code: int, additional_data: bytes | None = None) -> list[Event]:
         """A server's verdict (handshake.py has the codes). Returns the events of bytes that came before it."""
+        if self.finished:
+            return []
         self._handshake.outcome(code, additional_data)
         if code:
             self.finished = True
@@ -170,9 +173,11 @@ class Connection(Endpoint):
         properties: Mapping[str, Any] | None = None,
     ) -> None:
         """Opens the connection, or answers the peer's open."""
+        if self.finished:
+            return
         if self._handshake.layer not in (Layer.AMQP_HEADER, Layer.AMQP):
             raise StateError("the connection cannot be opened before SASL has ended")
-        self.step(Step.SEND_OPEN)
+        self.step(EndpointStep.SEND_OPEN)
         self._output.write(
             0,
             OpenFrame(
@@ -189,9 +194,11 @@ class Connection(Endpoint):
 
     def close(self, error: ErrorCondition | None = None) -> None:
         """Closes the connection, or answers the peer's close. All sessions are gone."""
+        if self.finished:
+            return
         if self.state in (EndpointState.IDLE, EndpointState.OPEN_RECEIVED, EndpointState.CLOSED_UNANSWERED):
             self.open()
-        self.step(Step.SEND_CLOSE)
+        self.step(EndpointStep.SEND_CLOSE)
         self._output.write(0, CloseFrame(error))
         self._drop_sessions()
         if self.state is EndpointState.CLOSED:
@@ -279,7 +286,7 @@ class Connection(Endpoint):
         if isinstance(found, OpenFrame):
             self._take_open(found, events)
         elif isinstance(found, CloseFrame):
-            self.step(Step.RECEIVE_CLOSE)
+            self.step(EndpointStep.RECEIVE_CLOSE)
             self._drop_sessions()
             self.finished = self.state is EndpointState.CLOSED
             events.append(ConnectionClosed(found.error))
@@ -302,7 +309,7 @@ class Connection(Endpoint):
     def _take_open(self, found: OpenFrame, events: list[Event]) -> None:
         if found.max_frame_size < FRAME_BYTES_LEAST:
             raise AmqpPeerError(NOT_ALLOWED, f"max-frame-size is {found.max_frame_size}; AMQP has at least 512")
-        self.step(Step.RECEIVE_OPEN)
+        self.step(EndpointStep.RECEIVE_OPEN)
         self.peer = found
         self._output.frame_bytes_max = min(found.max_frame_size, self.limits.frame_bytes_max)
         events.append(ConnectionOpened(found))

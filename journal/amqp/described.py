@@ -133,10 +133,10 @@ class Composite:
 
     @classmethod
     def of_list(cls, values: list[Any]) -> Self:
-        """Raises `AmqpPeerError` with the condition for whoever sent the list."""
+        """Makes the list of its fields. Raises `AmqpPeerError` with the condition for whoever sent it."""
         table = cls.TABLE
         if len(values) > len(table):
-            raise decode_error(f"{cls.NAME} has {len(values)} fields; the specification has {len(table)}")
+            raise decode_error(f"{cls.NAME} has more fields than the specification: {len(values)}")
         taken = []
         for value, row in zip(values, table, strict=False):
             if value is None:

@@ -8,7 +8,7 @@ from journal.amqp.events import Event, LinkAttached, LinkDetached, LinkDrained, 
 from journal.amqp.receiver import ReceiverLink
 from journal.amqp.sender import SenderLink
 from journal.amqp.session import AmqpSession
-from journal.amqp.states import Step
+from journal.amqp.states import EndpointStep
 from journal.amqp.transfers import take_disposition, take_transfer
 from journal.amqp.transport_types import (
     AttachFrame,
@@ -24,7 +24,7 @@ from journal.errors import AmqpPeerError
 def take_session_frame(session: AmqpSession, found: Composite, payload: bytes, events: list[Event]) -> None:
     """A frame has come on the channel of a session. Raises `AmqpPeerError` for one that does not fit."""
     if isinstance(found, EndFrame):
-        session.step(Step.RECEIVE_CLOSE)
+        session.step(EndpointStep.RECEIVE_CLOSE)
         session.forget_links()
         events.append(SessionEnded(session, found.error))
     elif session.discarding:

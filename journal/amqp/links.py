@@ -13,7 +13,7 @@ from journal.amqp.message_types import (
     State,
     TargetTerminus,
 )
-from journal.amqp.states import Endpoint, Step
+from journal.amqp.states import Endpoint, EndpointStep
 from journal.amqp.transport_types import RECEIVER, SENDER, AttachFrame, DetachFrame
 from journal.errors import StateError
 
@@ -70,9 +70,11 @@ class Link(Endpoint):
         unless given. No unsettled deliveries are named, so a peer that would resume some learns that there are none.
         """
         asked = self.offered
+        if self.gone:
+            return
         if not self.session.locally_open:
             raise StateError(f"the {self.what} cannot be attached: its session has not begun here, or has ended")
-        self.step(Step.SEND_OPEN)
+        self.step(EndpointStep.SEND_OPEN)
         self.session.write(
             AttachFrame(
                 self.name,
@@ -97,7 +99,9 @@ class Link(Endpoint):
 
     def detach(self, *, closed: bool = False, error: ErrorCondition | None = None) -> None:
         """Detaches the link, or answers the peer's detach. What is unsettled on it is forgotten."""
-        self.step(Step.SEND_CLOSE)
+        if self.gone:
+            return
+        self.step(EndpointStep.SEND_CLOSE)
         self.credit = 0
         self.forget_unsettled()
         self.session.write(DetachFrame(self.handle, closed, error))
@@ -136,7 +140,7 @@ class Link(Endpoint):
 
     def take_attach(self, attach: AttachFrame) -> None:
         """The peer's attach has come."""
-        self.step(Step.RECEIVE_OPEN)
+        self.step(EndpointStep.RECEIVE_OPEN)
         self.offered = attach
         self.remote_handle = attach.handle
 

@@ -32,6 +32,8 @@ class ReceiverLink(Link):
     def flow(self, credit: int, *, drain: bool = False, echo: bool = False) -> None:
         """Lets the peer send `credit` messages from now on. With `drain` it sends what it has now and uses up the rest,
         which the event `LinkDrained` tells."""
+        if self.gone:
+            return
         if not self.locally_open:
             raise StateError(f"the {self.what} is not attached: its state is {self.state.name}")
         self.credit = credit

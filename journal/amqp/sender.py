@@ -158,7 +158,8 @@ class SenderLink(Link):
         self.delivery_count = (self.delivery_count + self.credit) & MASK
         self.credit = 0
         self.drain = False
-        self.send_flow()
+        if self.locally_open:
+            self.send_flow()
 
     def send_flow(self, **more: Any) -> None:
         """Tells the peer this side's delivery count and credit."""

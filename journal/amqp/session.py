@@ -13,7 +13,7 @@ from journal.amqp.message_types import ErrorCondition
 from journal.amqp.output import Output
 from journal.amqp.receiver import ReceiverLink
 from journal.amqp.sender import SenderLink
-from journal.amqp.states import EndpointState, Step
+from journal.amqp.states import EndpointState, EndpointStep
 from journal.amqp.transport_types import RECEIVER, AttachFrame, BeginFrame, EndFrame
 from journal.errors import AmqpPeerError, StateError
 
@@ -43,7 +43,9 @@ class AmqpSession(SessionChannel):
 
     def begin(self, *, properties: Mapping[str, Any] | None = None) -> None:
         """Answers the peer's begin, or begins the session."""
-        self.step(Step.SEND_OPEN)
+        if self.gone:
+            return
+        self.step(EndpointStep.SEND_OPEN)
         self.write(
             BeginFrame(
                 self.remote_channel,
@@ -57,7 +59,9 @@ class AmqpSession(SessionChannel):
 
     def end(self, error: ErrorCondition | None = None) -> None:
         """Ends the session, or answers the peer's end. Its links are gone."""
-        self.step(Step.SEND_CLOSE)
+        if self.gone:
+            return
+        self.step(EndpointStep.SEND_CLOSE)
         self.forget_links()
         self.write(EndFrame(error))
         if self.state is EndpointState.CLOSED:
@@ -72,7 +76,7 @@ class AmqpSession(SessionChannel):
         return self._added(ReceiverLink(self, name, self._free_handle()))
 
     def take_begin(self, begin: BeginFrame) -> None:
-        self.step(Step.RECEIVE_OPEN)
+        self.step(EndpointStep.RECEIVE_OPEN)
         super().take_begin(begin)
         self.handle_max = min(self.limits.handle_max, begin.handle_max)
 
@@ -104,7 +108,7 @@ class AmqpSession(SessionChannel):
 
     def take_detach(self, link: Link) -> None:
         """The peer has detached the link, so its handle is free; ours is once we have, too."""
-        link.step(Step.RECEIVE_CLOSE)
+        link.step(EndpointStep.RECEIVE_CLOSE)
         link.credit = 0
         link.forget_unsettled()
         if self.writing is link:

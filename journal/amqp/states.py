@@ -26,9 +26,12 @@ class EndpointState(Enum):
     CLOSE_SENT = auto()
     CLOSE_RECEIVED = auto()
     CLOSED = auto()
+    GONE = auto()
+    """What held the endpoint has ended, so the endpoint has, too. Its commands do nothing: the peer's bytes are all
+    taken before their events are answered, so an answer may come after the end."""
 
 
-class Step(Enum):
+class EndpointStep(Enum):
     """A frame that opens or closes an endpoint, by direction."""
 
     SEND_OPEN = "open"
@@ -39,16 +42,17 @@ class Step(Enum):
 
 _S = EndpointState
 
-TRANSITIONS: Mapping[EndpointState, Mapping[Step, EndpointState]] = {
-    _S.IDLE: {Step.SEND_OPEN: _S.OPEN_SENT, Step.RECEIVE_OPEN: _S.OPEN_RECEIVED},
-    _S.OPEN_SENT: {Step.RECEIVE_OPEN: _S.OPEN, Step.SEND_CLOSE: _S.CLOSED_BEFORE_ANSWER},
-    _S.OPEN_RECEIVED: {Step.SEND_OPEN: _S.OPEN, Step.RECEIVE_CLOSE: _S.CLOSED_UNANSWERED},
-    _S.OPEN: {Step.SEND_CLOSE: _S.CLOSE_SENT, Step.RECEIVE_CLOSE: _S.CLOSE_RECEIVED},
-    _S.CLOSED_BEFORE_ANSWER: {Step.RECEIVE_OPEN: _S.CLOSE_SENT},
-    _S.CLOSED_UNANSWERED: {Step.SEND_OPEN: _S.CLOSE_RECEIVED},
-    _S.CLOSE_SENT: {Step.RECEIVE_CLOSE: _S.CLOSED},
-    _S.CLOSE_RECEIVED: {Step.SEND_CLOSE: _S.CLOSED},
+TRANSITIONS: Mapping[EndpointState, Mapping[EndpointStep, EndpointState]] = {
+    _S.IDLE: {EndpointStep.SEND_OPEN: _S.OPEN_SENT, EndpointStep.RECEIVE_OPEN: _S.OPEN_RECEIVED},
+    _S.OPEN_SENT: {EndpointStep.RECEIVE_OPEN: _S.OPEN, EndpointStep.SEND_CLOSE: _S.CLOSED_BEFORE_ANSWER},
+    _S.OPEN_RECEIVED: {EndpointStep.SEND_OPEN: _S.OPEN, EndpointStep.RECEIVE_CLOSE: _S.CLOSED_UNANSWERED},
+    _S.OPEN: {EndpointStep.SEND_CLOSE: _S.CLOSE_SENT, EndpointStep.RECEIVE_CLOSE: _S.CLOSE_RECEIVED},
+    _S.CLOSED_BEFORE_ANSWER: {EndpointStep.RECEIVE_OPEN: _S.CLOSE_SENT},
+    _S.CLOSED_UNANSWERED: {EndpointStep.SEND_OPEN: _S.CLOSE_RECEIVED},
+    _S.CLOSE_SENT: {EndpointStep.RECEIVE_CLOSE: _S.CLOSED},
+    _S.CLOSE_RECEIVED: {EndpointStep.SEND_CLOSE: _S.CLOSED},
     _S.CLOSED: {},
+    _S.GONE: {},
 }
 
 LOCALLY_OPEN = frozenset((_S.OPEN_SENT, _S.OPEN, _S.CLOSE_RECEIVED))
@@ -70,19 +74,23 @@ class Endpoint:
         self.what = what
         self.state = EndpointState.IDLE
 
-    def step(self, step: Step) -> None:
+    def step(self, step: EndpointStep) -> None:
         """Raises `StateError` for a frame of ours that does not fit, and `AmqpPeerError` for one of the peer's."""
         after = TRANSITIONS[self.state].get(step)
         if after is None:
             text = f"the {self.what} cannot be {step.value} in state {self.state.name}"
-            if step in (Step.SEND_OPEN, Step.SEND_CLOSE):
+            if step in (EndpointStep.SEND_OPEN, EndpointStep.SEND_CLOSE):
                 raise StateError(text)
             raise AmqpPeerError(NOT_ALLOWED, text)
         self.state = after
 
     def abandon(self) -> None:
-        """The endpoint is gone with the one that held it, without a frame of its own."""
-        self.state = EndpointState.CLOSED
+        """The endpoint is gone with what held it, without a frame of its own."""
+        self.state = EndpointState.GONE
+
+    @property
+    def gone(self) -> bool:
+        return self.state is EndpointState.GONE
 
     @property
     def locally_open(self) -> bool:
