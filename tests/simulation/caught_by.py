@@ -22,7 +22,7 @@ CAUGHT_BY: dict[str, tuple[int, ...]] = {
     "a_group_of_nobodys_producer_has_failed": (112, 25, 66),
     "a_group_of_nobodys_producer_is_there": (112, 25, 66),
     "a_portion_counts_for_all": (11,),
-    "a_recovery_forgets_what_was_too_large": (427,),
+    "a_recovery_forgets_what_was_too_large": (83,),
     "a_refused_group_is_there": (11,),
     "acknowledged_end_may_be_gone": (599, 323, 568),
     "age_is_by_the_own_clock": (13, 32),
