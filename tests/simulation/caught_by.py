@@ -79,8 +79,8 @@ CAUGHT_BY: dict[str, tuple[int, ...]] = {
     "unreadable_table_stops_for_good": (133, 114, 34),
     "unreadable_wal_is_failed": (53,),
     "wall_is_the_time": (17, 376),
-    "without_a_coordinator_a_group_has_failed": (50,),
-    "without_a_coordinator_a_group_is_there": (225, 63),
+    "without_a_coordinator_a_group_has_failed": (457, 460, 50),
+    "without_a_coordinator_a_group_is_there": (457, 225, 63),
 }
 
 _SOON = 4

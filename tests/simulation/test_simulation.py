@@ -8,7 +8,7 @@ from tests.simulation.__main__ import main
 from tests.simulation.runner import run_seed, run_some
 from tests.simulation.world import OPERATIONS_MIN
 
-SEEDS = 600
+SEEDS = 300
 IN_A_TEST = 100
 """So that the test processes share the seeds."""
 
