@@ -11,6 +11,7 @@ from loaders.spark.session.packages import SparkPart
 from loaders.spark.session.session import make_session
 from tests.support.spark.history import History, write_history
 from tests.support.spark.jobs import INTERPRETED, QUICK_JAVA, SMALL_DELTA
+from tests.support.spark.preloaded import preloaded_python
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 SETTINGS = {
@@ -34,10 +35,12 @@ SETTINGS = {
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     settings = SETTINGS | {"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))}
-    session = make_session("kafka-journal tests", parts=frozenset(SparkPart), master="local[2]", settings=settings)
-    session.sparkContext.setLogLevel("ERROR")
-    yield session
-    session.stop()
+    with preloaded_python() as python, pytest.MonkeyPatch.context() as environment:
+        environment.setenv("PYSPARK_PYTHON", python)
+        session = make_session("kafka-journal tests", parts=frozenset(SparkPart), master="local[2]", settings=settings)
+        session.sparkContext.setLogLevel("ERROR")
+        yield session
+        session.stop()
 
 
 @pytest.fixture(scope="session")
