@@ -12,6 +12,7 @@ import pytest
 
 from journal.disk.rocks import RocksStore
 from journal.disk.rocks_options import BUFFERS_BYTES, SHARD_FILES, write_buffers
+from journal.errors import LocalStorageError
 from journal.wire.keys import record_key
 
 STORES = 24
@@ -79,6 +80,17 @@ def test_a_disk_that_takes_nothing_stops_no_other_thread(tmp_path: Path, act: st
         [sys.executable, "-c", STALLED, str(tmp_path / "a"), act], capture_output=True, text=True, timeout=30
     )
     assert ran.returncode == 0, ran.stderr
+
+
+def test_a_store_waits_for_room_before_it_writes_and_says_in_the_end_what_it_waits_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(RocksStore(tmp_path)) as store:
+        monkeypatch.setattr("journal.disk.room.ROOM_TIMEOUT_S", 0.05)
+        monkeypatch.setattr("journal.disk.room.BUFFERS_BYTES", 0)  # there is never room
+        with pytest.raises(LocalStorageError, match=r"its disk has taken nothing for 0\.05 s"):
+            store.write([(record_key(0), b"sound")], {"position": b"1"})
+        assert store.get(record_key(0)) is None
 
 
 def test_files_and_write_buffers_of_stores_are_bounded_and_idle_stores_hold_up_no_other(
