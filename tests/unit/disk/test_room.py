@@ -93,6 +93,13 @@ def test_a_store_waits_for_room_before_it_writes_and_says_in_the_end_what_it_wai
         assert store.get(record_key(0)) is None
 
 
+def test_rows_that_are_in_no_file_yet_count_in_the_buffers_that_all_stores_share(tmp_path: Path) -> None:
+    with closing(RocksStore(tmp_path)) as store:
+        before = write_buffers().get_usage()
+        store.write([(record_key(0), bytes(1_000_000))], {"position": b"1"})
+        assert write_buffers().get_usage() - before >= 1_000_000
+
+
 def test_files_and_write_buffers_of_stores_are_bounded_and_idle_stores_hold_up_no_other(
     tmp_path: Path,
 ) -> None:
