@@ -6,7 +6,6 @@ what may be sent to the peer is `remote_window`, which its flow frames say.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from journal.amqp.conditions import WINDOW_VIOLATION
@@ -104,7 +103,7 @@ class SessionChannel(Endpoint):
             self.window_was_full = False
         return opened
 
-    def send_disposition(self, role: bool, ids: Iterable[int], state: State | None, settled: bool) -> None:
+    def send_disposition(self, role: bool, ids: list[int], state: State | None, settled: bool) -> None:
         """Sends one disposition for each run of consecutive ids."""
         for first, last in ranges(ids):
             self.write(DispositionFrame(role, first, last if last != first else None, settled, state))

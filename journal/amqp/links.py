@@ -113,10 +113,11 @@ class Link(Endpoint):
         that are settled already, or were forgotten with their link, are left out: the peer knows nothing of them.
         """
         unsettled = self.unsettled
-        ids = [each for each in delivery_ids if each in unsettled]
         if settled:
-            for each in ids:
-                del unsettled[each]
+            forget = unsettled.pop
+            ids = [each for each in delivery_ids if forget(each, None) is not None]
+        else:
+            ids = [each for each in delivery_ids if each in unsettled]
         self.session.send_disposition(self.ROLE, ids, state, settled)
 
     @property

@@ -2,14 +2,17 @@
 
     header | delivery annotations | message annotations | properties | application properties | body … | footer
 
-A broker writes the first two anew at each delivery, and keeps the rest as it came: `MessageSections.kept`. The body may
-be one or more data sections, one or more sequences, or one value; its inside is looked at only by `body`.
+Hot path: each message passes here. A broker writes the first two anew at each delivery, and keeps the rest as it came:
+`MessageSections.kept`. The body may be one or more data sections, one or more sequences, or one value; its inside is
+looked at only by `body`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from struct import Struct
+from struct import error as StructError
 from typing import Any
 
 from journal.amqp.decoding import ValueReader, decode_error, skip_value
@@ -46,6 +49,11 @@ _CONSTRUCTORS = {
 }
 """Constructors that a section's value may have; a value section takes all."""
 
+_SMALL_DESCRIPTOR = b"\x00\x53"
+_SMALL, _LARGE = b"\xc0\xc1\xa0", b"\xd0\xd1\xb0"
+"""Constructors with a size of one byte, and of four, that nearly all sections have."""
+
+_uint32 = Struct(">I").unpack_from
 _ENDLESS = 1 << 62
 
 
@@ -76,20 +84,32 @@ class MessageSections:
         while at < end:
             begin = at
             try:
-                code, value_at = _section_code(payload, at, end)
-                _check_order(last, code)
-                at = skip_value(payload, value_at, end if whole else _ENDLESS)
+                if payload[at : at + 2] == _SMALL_DESCRIPTOR and HEADER <= payload[at + 2] <= FOOTER:
+                    code, value_at = payload[at + 2], at + 3
+                else:
+                    code, value_at = _section_code(payload, at, end)
+                if code <= last or last >= DATA:
+                    _check_order(last, code)
                 constructor = payload[value_at]
-            except IndexError:
+                if constructor in _SMALL:
+                    at = value_at + 2 + payload[value_at + 1]
+                elif constructor in _LARGE:
+                    at = value_at + 5 + _uint32(payload, value_at + 1)[0]
+                else:
+                    at = skip_value(payload, value_at, _ENDLESS)
+            except (IndexError, StructError):
                 if whole:
                     raise decode_error("a message ends inside of a section") from None
                 self.head_is_whole = last >= DATA
                 return
             if code in _CONSTRUCTORS and constructor not in _CONSTRUCTORS[code]:
                 raise decode_error(f"the section 0x{code:02x} of a message has a value of another type")
-            if at > end and code < DATA:
-                self.head_is_whole = False
-                return
+            if at > end:
+                if whole:
+                    raise decode_error(f"a message's section goes {at - end} bytes beyond its end")
+                if code < DATA:
+                    self.head_is_whole = False
+                    return
             self.places.setdefault(code, value_at)
             if code <= DELIVERY_ANNOTATIONS:
                 self.kept_at = at

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 MASK = 0xFFFFFFFF
 _HALF = 0x80000000
@@ -14,8 +14,11 @@ def distance(start: int, end: int) -> int:
     return ahead if ahead < _HALF else ahead - MASK - 1
 
 
-def ranges(ids: Iterable[int]) -> Iterator[tuple[int, int]]:
+def ranges(ids: list[int]) -> Iterator[tuple[int, int]]:
     """First and last of each run of consecutive ids."""
+    if ids and ids == [*range(ids[0], ids[0] + len(ids))]:
+        yield ids[0], ids[-1]
+        return
     first = last = None
     for each in ids:
         if last is not None and each == (last + 1) & MASK:

@@ -46,8 +46,8 @@ _PLAIN = TransferFrame(0, 0, b"")
 _uint32 = Struct(">I").unpack_from
 _new: Callable[..., Any] = tuple.__new__
 
-Tails = dict[tuple[int, bytes], tuple[bool, int] | None]
-"""`settled` and `message_format` of a transfer's last fields, by number of fields and bytes; None for unusual ones."""
+Tails = dict[bytes, tuple[int, bool, int] | None]
+"""Number of fields, `settled` and `message_format` of a transfer, by the bytes of its last fields; None if unusual."""
 
 
 def take_transfer_quickly(
@@ -89,15 +89,22 @@ def take_transfer_quickly(
     tail_at = at + 2 + data[at + 1]
     if tail_at > begin:
         return False
-    tail = (count, data[tail_at:begin])
+    tail = data[tail_at:begin]
     known = tails.get(tail)
     if known is None:
-        known = _learn(tails, tail)
+        known = _learn(tails, tail, count)
         if known is None:
             return False
+    known_count, settled, message_format = known
     link = session.receivers.get(handle)
     window = session.incoming_window
-    if link is None or link.credit <= 0 or link.arriving is not None or window <= session.window_low:
+    if (
+        count != known_count
+        or link is None
+        or link.credit <= 0
+        or link.arriving is not None
+        or window <= session.window_low
+    ):
         return False
     if stop - begin > session.limits.message_bytes_max:
         return False
@@ -105,7 +112,6 @@ def take_transfer_quickly(
     session.expected_delivery_id = (delivery_id + 1) & MASK
     link.credit -= 1
     link.delivery_count = (link.delivery_count + 1) & MASK
-    settled, message_format = known
     if not settled:
         session.incoming_unsettled[delivery_id] = link
     tag, payload = data[at + 2 : tail_at], data[begin:stop]
@@ -118,19 +124,18 @@ def take_transfer_quickly(
     return True
 
 
-def _learn(tails: Tails, tail: tuple[int, bytes]) -> tuple[bool, int] | None:
+def _learn(tails: Tails, tail: bytes, count: int) -> tuple[int, bool, int] | None:
     """What a tail says, kept for the next transfer; None if the plain way must look at it."""
-    count, raw = tail
-    if tail in tails or len(tails) >= TAILS_MAX or len(raw) > TAIL_BYTES_MAX or count < 3:
+    if tail in tails or len(tails) >= TAILS_MAX or len(tail) > TAIL_BYTES_MAX or count < 3:
         return None
-    reader = ValueReader(raw)
+    reader = ValueReader(tail)
     try:
         values = [reader.value() for _ in range(count - 3)]
         frame = TransferFrame.of_list([Uint(0), Uint(0), b"", *values])
     except AmqpPeerError:
         return tails.setdefault(tail, None)
-    plain = reader.at == len(raw) and replace(frame, message_format=None, settled=None, batchable=False) == _PLAIN
-    return tails.setdefault(tail, (bool(frame.settled), frame.message_format or 0) if plain else None)
+    plain = reader.at == len(tail) and replace(frame, message_format=None, settled=None, batchable=False) == _PLAIN
+    return tails.setdefault(tail, (count, bool(frame.settled), frame.message_format or 0) if plain else None)
 
 
 def take_transfer(session: AmqpSession, transfer: TransferFrame, payload: bytes, events: list[Event]) -> None:
@@ -140,6 +145,8 @@ def take_transfer(session: AmqpSession, transfer: TransferFrame, payload: bytes,
         raise AmqpPeerError(UNATTACHED_HANDLE, f"a transfer names handle {transfer.handle}, which is not attached")
     if not isinstance(link, ReceiverLink):
         raise AmqpPeerError(NOT_ALLOWED, f"a transfer comes on {link.what}, whose receiver is its sender")
+    if not link.locally_open and not link.discarding:
+        raise AmqpPeerError(TRANSFER_LIMIT_EXCEEDED, f"a transfer comes on {link.what} before its attach is answered")
     session.take_place()
     first = link.arriving is None
     delivery_id = _delivery_id(session, link, transfer)

@@ -149,6 +149,14 @@ def test_a_sender_that_goes_on_after_its_link_failed_ends_its_connection() -> No
     assert server.failure()[0] == "amqp:session:errant-link"
 
 
+def test_a_transfer_before_the_answer_to_its_attach_ends_the_connection() -> None:
+    server = RawServer()
+    server.give(AMQP_HEADER)
+    server.frames(OPEN)
+    server.frames(BEGIN, ATTACH_SENDER, transfer(0))
+    assert server.failure()[0] == "amqp:link:transfer-limit-exceeded"
+
+
 def test_more_transfers_than_the_window_are_a_violation() -> None:
     server = RawServer().attached()
     assert server.receiver is not None
