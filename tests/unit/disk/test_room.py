@@ -89,14 +89,14 @@ def test_a_store_waits_for_room_before_it_writes_and_says_in_the_end_what_it_wai
         monkeypatch.setattr("journal.disk.room.ROOM_TIMEOUT_S", 0.05)
         monkeypatch.setattr("journal.disk.room.BUFFERS_BYTES", 0)  # there is never room
         with pytest.raises(LocalStorageError, match=r"its disk has taken nothing for 0\.05 s"):
-            store.write([(record_key(0), b"sound")], {"position": b"1"})
+            store.write([(record_key(0), b"sound")], {b"position": b"1"})
         assert store.get(record_key(0)) is None
 
 
 def test_rows_that_are_in_no_file_yet_count_in_the_buffers_that_all_stores_share(tmp_path: Path) -> None:
     with closing(RocksStore(tmp_path)) as store:
         before = write_buffers().get_usage()
-        store.write([(record_key(0), bytes(1_000_000))], {"position": b"1"})
+        store.write([(record_key(0), bytes(1_000_000))], {})
         assert write_buffers().get_usage() - before >= 1_000_000
 
 
