@@ -35,6 +35,13 @@ def test_a_signal_sets_the_event_that_stops_a_service(number: int) -> None:
         assert stop.wait(DEADLINE_S)
 
 
+def test_the_first_signal_is_answered_before_anything_has_ended(capsys: pytest.CaptureFixture[str]) -> None:
+    with stopped_by_signals("ending after this batch") as stop:
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert stop.wait(DEADLINE_S)
+    assert capsys.readouterr().err == "ending after this batch\n"
+
+
 def test_a_signal_that_comes_on_the_way_into_wait_stops_nothing_for_ever() -> None:
     """`wait` holds the event's lock for a moment: a handler that wanted it would never return."""
     with stopped_by_signals() as stop:

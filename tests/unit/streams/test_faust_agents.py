@@ -8,6 +8,7 @@ from typing import Any
 
 import faust
 import pytest
+from mode import Service
 
 from streams.agents.faust_agents import WatchedAgent, troubles_of
 
@@ -49,5 +50,17 @@ def test_an_agent_that_has_been_through_other_events_since_is_in_trouble_no_more
         for actor in actors:
             actor.cancel()
         assert told == [{"careful": "it raised"}, {}, {}]
+
+    asyncio.run(run())
+
+
+def test_a_service_of_the_app_that_has_crashed_is_told_by_its_name() -> None:
+    async def run() -> None:
+        app = faust.App("watched", broker="kafka://127.0.0.1:1", store="memory://")
+        service = app.service(type("Careful", (Service,), {}))
+        careful = service(beacon=app.beacon, loop=asyncio.get_running_loop())
+        assert dict(troubles_of(app)) == {}
+        await careful.crash(LookupError("of the service"))
+        assert troubles_of(app)[careful.label] == "LookupError('of the service')"
 
     asyncio.run(run())
