@@ -9,7 +9,7 @@ and takes what is to be sent with `Connection.bytes_to_send`. A new reader begin
     transport_types.py, message_types.py        the tables of parts 2 to 5
     sections.py, filters.py                     a message's sections; filters of a source
     frames.py, output.py, handshake.py          headers, frames, SASL
-    states.py, channel.py, session.py           sessions
+    states.py, channel.py, session.py, session_table.py     sessions
     links.py, sender.py, receiver.py            links
     transfers.py, dispatch.py, connection.py    what arrives, and the whole
 

@@ -35,6 +35,7 @@ from journal.amqp.limits import FRAME_BYTES_LEAST, EngineLimits
 from journal.amqp.message_types import ErrorCondition
 from journal.amqp.output import Output
 from journal.amqp.session import AmqpSession
+from journal.amqp.session_table import SessionTable
 from journal.amqp.states import Endpoint, EndpointState, EndpointStep
 from journal.amqp.transfers import TRANSFER_LIST8, Tails, take_transfer_quickly
 from journal.amqp.transport_types import BeginFrame, CloseFrame, OpenFrame
@@ -67,9 +68,7 @@ class Connection(Endpoint):
         """Bytes that must wait before a header or frame is whole."""
         self._received = 0
         """The number of times that bytes came."""
-        self._sessions: dict[int, AmqpSession] = {}
-        """Sessions by our channel."""
-        self._by_remote_channel: dict[int, AmqpSession] = {}
+        self._sessions = SessionTable(self._output, limits)
         self._tails: Tails = {}
 
     @classmethod
@@ -200,18 +199,13 @@ class Connection(Endpoint):
             self.open()
         self.step(EndpointStep.SEND_CLOSE)
         self._output.write(0, CloseFrame(error))
-        self._drop_sessions()
+        self._sessions.drop()
         if self.state is EndpointState.CLOSED:
             self.finished = True
 
     def session(self) -> AmqpSession:
         """A new session; begin it with `AmqpSession.begin`."""
-        highest = min(self.limits.channel_max, self.peer.channel_max if self.peer else self.limits.channel_max)
-        channel = next((each for each in range(highest + 1) if each not in self._sessions), None)
-        if channel is None:
-            raise StateError(f"the connection has {highest + 1} sessions, as many as the peer allows")
-        session = self._sessions[channel] = AmqpSession(self._output, self.limits, channel, self._release)
-        return session
+        return self._sessions.new()
 
     # ---- frames --------------------------------------------------------------------------------------------------
 
@@ -223,7 +217,7 @@ class Connection(Endpoint):
             at = self._parse_handshake(data, at, events)
             if at == before:
                 return at
-        sessions, tails, unpack = self._by_remote_channel, self._tails, _HEAD_AND_PREFIX.unpack_from
+        sessions, tails, unpack = self._sessions.by_remote_channel, self._tails, _HEAD_AND_PREFIX.unpack_from
         bytes_max = self.limits.frame_bytes_max
         while end - at >= _HEAD_AND_PREFIX_BYTES:
             size, head, channel, prefix = unpack(data, at)
@@ -287,7 +281,7 @@ class Connection(Endpoint):
             self._take_open(found, events)
         elif isinstance(found, CloseFrame):
             self.step(EndpointStep.RECEIVE_CLOSE)
-            self._drop_sessions()
+            self._sessions.drop()
             self.finished = self.state is EndpointState.CLOSED
             events.append(ConnectionClosed(found.error))
         elif not self.remotely_open:
@@ -295,57 +289,25 @@ class Connection(Endpoint):
         elif self.discarding:
             return
         elif isinstance(found, BeginFrame):
-            self._take_begin(channel, found, events)
+            events.append(SessionBegan(self._sessions.take_begin(channel, found), found))
         else:
-            session = self._by_remote_channel.get(channel)
+            session = self._sessions.by_remote_channel.get(channel)
             if session is None:
                 raise AmqpPeerError(NOT_ALLOWED, f"{found.NAME} comes on channel {channel}, which has no session")
             take_session_frame(session, found, data[body:stop], events)
             if not session.remotely_open:
-                del self._by_remote_channel[channel]
-                if session.state is EndpointState.CLOSED:
-                    self._release(session)
+                self._sessions.take_end(channel, session)
 
     def _take_open(self, found: OpenFrame, events: list[Event]) -> None:
         if found.max_frame_size < FRAME_BYTES_LEAST:
             raise AmqpPeerError(NOT_ALLOWED, f"max-frame-size is {found.max_frame_size}; AMQP has at least 512")
         self.step(EndpointStep.RECEIVE_OPEN)
         self.peer = found
+        self._sessions.channel_max = min(found.channel_max, self.limits.channel_max)
         self._output.frame_bytes_max = min(found.max_frame_size, self.limits.frame_bytes_max)
         events.append(ConnectionOpened(found))
 
-    def _take_begin(self, channel: int, begin: BeginFrame, events: list[Event]) -> None:
-        if channel > self.limits.channel_max:
-            raise AmqpPeerError(FRAMING_ERROR, f"channel {channel} is above the channel-max {self.limits.channel_max}")
-        if channel in self._by_remote_channel:
-            raise AmqpPeerError(NOT_ALLOWED, f"channel {channel} has a session already")
-        if begin.remote_channel is None:
-            try:
-                session = self.session()
-            except StateError as error:
-                raise AmqpPeerError(RESOURCE_LIMIT_EXCEEDED, str(error)) from None
-        else:
-            found = self._sessions.get(begin.remote_channel)
-            if found is None:
-                raise AmqpPeerError(NOT_ALLOWED, f"a begin answers channel {begin.remote_channel}, which is not in use")
-            session = found
-        session.take_begin(begin)
-        session.remote_channel = channel
-        self._by_remote_channel[channel] = session
-        events.append(SessionBegan(session, begin))
-
     # ---- ends ----------------------------------------------------------------------------------------------------
-
-    def _release(self, session: AmqpSession) -> None:
-        """A session is closed in both directions, so its channel is free."""
-        self._sessions.pop(session.channel, None)
-
-    def _drop_sessions(self) -> None:
-        for session in self._sessions.values():
-            session.forget_links()
-            session.abandon()
-        self._sessions.clear()
-        self._by_remote_channel.clear()
 
     def _fail(self, error: ErrorCondition, events: list[Event]) -> None:
         """Ends the connection with the error, in the way of the layer that it is at."""
@@ -356,6 +318,6 @@ class Connection(Endpoint):
         elif layer in (Layer.SASL_STEP, Layer.SASL_ANSWER) and self._handshake.server:
             self._handshake.refuse(SASL_SYS_PERM)
         self._waiting.clear()
-        self._drop_sessions()
+        self._sessions.drop()
         self.finished = True
         events.append(ConnectionFailed(error))
