@@ -33,9 +33,16 @@ SETTINGS = {
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def python() -> Iterator[str]:
+    """What Spark runs its workers with."""
+    with preloaded_python() as path:
+        yield path
+
+
+@pytest.fixture(scope="session")
+def spark(python: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     settings = SETTINGS | {"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))}
-    with preloaded_python() as python, pytest.MonkeyPatch.context() as environment:
+    with pytest.MonkeyPatch.context() as environment:
         environment.setenv("PYSPARK_PYTHON", python)
         session = make_session("kafka-journal tests", parts=frozenset(SparkPart), master="local[2]", settings=settings)
         session.sparkContext.setLogLevel("ERROR")

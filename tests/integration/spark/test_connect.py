@@ -45,10 +45,10 @@ def operations_of_types():
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+def server(python: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
     """The URL of a Spark Connect server, and where its tables are."""
     directory = tmp_path_factory.mktemp("connect") / "server"
-    with connect_server(directory) as url:
+    with connect_server(directory, python) as url:
         yield url, directory / "spark-warehouse"
 
 

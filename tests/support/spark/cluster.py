@@ -26,6 +26,7 @@ _LOOPBACK = "127.0.0.1"
 _UP_S = 60.0
 _LOOK_S = 0.05
 _END_S = 30.0
+_PIPELINE_S = 200.0
 _CONNECT_SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _SERVED = INTERPRETED | {
     "spark.ui.enabled": "false",
@@ -79,14 +80,14 @@ def spark_cluster(directory: Path) -> Iterator[SparkCluster]:
 
 
 @contextmanager
-def connect_server(directory: Path) -> Iterator[str]:
-    """A Spark that serves Spark Connect until it is left. The result is its URL. Tables with a name are in its
-    `directory`, below `spark-warehouse`."""
+def connect_server(directory: Path, python: str) -> Iterator[str]:
+    """A Spark that serves Spark Connect until it is left, with workers of that `python`. The result is its URL. Tables
+    with a name are in its `directory`, below `spark-warehouse`."""
     (port,) = choose_free_ports(1, ())
     settings = _SERVED | {"spark.connect.grpc.binding.port": str(port)}
     options = [option for name, value in settings.items() for option in ("--conf", f"{name}={value}")]
     server = ("SparkSubmit", "--master", "local[2]", *options, "--class", _CONNECT_SERVER, "spark-internal")
-    with _daemon(directory, *server):
+    with _daemon(directory, *server, python=python):
         _wait_for(port)
         yield f"sc://{_LOOPBACK}:{port}"
 
@@ -95,20 +96,24 @@ def run_pipeline(url: str, specification: Path) -> str:
     """Run a Declarative Pipeline by Spark's own command, on the server at `url`; gives what the command says."""
     command = [_HOME / "bin/spark-pipelines", "--remote", url, "run", "--spec", specification]
     with _process(command, specification.parent, subprocess.PIPE, subprocess.STDOUT) as process:
-        return str(process.communicate(timeout=_UP_S)[0])
+        return str(process.communicate(timeout=_PIPELINE_S)[0])
 
 
 @contextmanager
-def _daemon(directory: Path, name: str, *arguments: object) -> Iterator[None]:
+def _daemon(directory: Path, name: str, *arguments: object, python: str = sys.executable) -> Iterator[None]:
     directory.mkdir()
     command = [_HOME / "bin/spark-class", f"org.apache.spark.deploy.{name}", *arguments]
-    with (directory / "log").open("w") as log, _process(command, directory, log, log):
+    with (directory / "log").open("w") as log, _process(command, directory, log, log, python):
         yield
 
 
 @contextmanager
 def _process(
-    command: Sequence[object], directory: Path, stdout: IO[str] | int, stderr: IO[str] | int
+    command: Sequence[object],
+    directory: Path,
+    stdout: IO[str] | int,
+    stderr: IO[str] | int,
+    python: str = sys.executable,
 ) -> Iterator[subprocess.Popen[str]]:
     """A command that ends, with all that it has started, when this is left, and when this process dies."""
     watched = program("mortal_command", *command)
@@ -117,7 +122,7 @@ def _process(
         process = subprocess.Popen(
             watched,
             cwd=directory,
-            env=_environment(),
+            env=_environment(python),
             stdin=held_until,
             stdout=stdout,
             stderr=stderr,
@@ -135,13 +140,13 @@ def _process(
         os.close(held)
 
 
-def _environment() -> Mapping[str, str]:
+def _environment(python: str) -> Mapping[str, str]:
     own = {
         "SPARK_HOME": str(_HOME),
         "SPARK_LOCAL_IP": _LOOPBACK,
         "SPARK_DAEMON_MEMORY": "700m",
         "SPARK_DAEMON_JAVA_OPTS": QUICK_JAVA,
-        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": python,
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
     }
     return os.environ | own
