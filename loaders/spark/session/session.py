@@ -60,6 +60,7 @@ _LOOKED_UP = (
     "org.apache.hadoop.fs.Path",
 )
 """Names that PySpark, and code that uses Hadoop's file systems, look up in the JVM many times."""
+_WORKERS, _WORKERS_MODULE = "spark.python.daemon.module", "loaders.spark.session.workers"
 _TIME_ZONE = "spark.sql.session.timeZone"
 """Times are shown in UTC, and days begin in UTC, wherever a job runs."""
 
@@ -86,7 +87,7 @@ def make_session(
         spark = running
     else:
         listed = [each for each in (asked.pop(_PACKAGES, ""), *wanted) if each]
-        own = {_TIME_ZONE: "UTC", **_settings_of(parts)}
+        own = {_TIME_ZONE: "UTC", _WORKERS: _WORKERS_MODULE, **_settings_of(parts)}
         if listed:
             own[_PACKAGES] = ",".join(listed)
         spark = _started(name, own | asked, wanted)
