@@ -21,7 +21,7 @@ from journal.config import Settings
 from loaders.spark.archive.archive import archive
 from loaders.spark.read.readers import read_wal
 from loaders.spark.read.source import JournalSource
-from loaders.spark.session.packages import SparkPart
+from loaders.spark.session.packages import SCALA, installed_pyspark
 from loaders.spark.session.session import make_session
 
 OPERATIONS = 5_000_000
@@ -36,7 +36,9 @@ def run(scene: Scene) -> Outcome:
     with memory.watch(bench=os.getpid(), broker=scene.broker_pid), scene.journal(SHARDS) as settings:
         operations = scene.operations(OPERATIONS)
         wal_bytes = _fill(settings, operations)
-        spark = make_session("python -m bench", parts={SparkPart.KAFKA}, master="local[*]", settings=_SETTINGS)
+        # Spark's own source of Kafka, for the plain copy
+        packages = {"spark.jars.packages": f"org.apache.spark:spark-sql-kafka-0-10_{SCALA}:{installed_pyspark()}"}
+        spark = make_session("python -m bench", master="local[*]", settings=_SETTINGS | packages)
         spark.sparkContext.setLogLevel("ERROR")
         try:
             jobs = _Jobs(scene, spark, JournalSource.from_settings(settings), wal_bytes)

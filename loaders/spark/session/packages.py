@@ -1,4 +1,4 @@
-"""The packages of Spark and Delta Lake that go with each PySpark. No other module knows their names.
+"""The packages of Delta Lake that go with each PySpark. No other module knows their names.
 
 Packages are Maven coordinates, as `spark.jars.packages` and `spark-submit --packages` take them.
 """
@@ -24,8 +24,6 @@ _DELTA: Mapping[str, str] = {"4.2": f"io.delta:delta-spark_4.2_{SCALA}:4.4.0"}
 class SparkPart(Enum):
     """A package that a job needs beside Spark itself."""
 
-    KAFKA = "kafka"
-    """Spark's own source and sink `kafka`, which nothing here needs."""
     DELTA = "delta"
     """Delta Lake's tables."""
 
@@ -73,11 +71,7 @@ def packages(pyspark: str, parts: Collection[SparkPart]) -> tuple[str, ...]:
             f"PySpark {pyspark} is installed, and there is no Delta Lake for it: "
             f"pip install 'pyspark=={[*_DELTA][-1]}.*', or keep files of Parquet"
         )
-    coordinates = {
-        SparkPart.KAFKA: f"org.apache.spark:spark-sql-kafka-0-10_{SCALA}:{pyspark}",
-        SparkPart.DELTA: _DELTA.get(release, ""),
-    }
-    return tuple(coordinates[part] for part in SparkPart if part in parts)
+    return (_DELTA[release],) if SparkPart.DELTA in parts else ()
 
 
 def _release(version: str) -> tuple[int, ...]:

@@ -25,7 +25,7 @@ from loaders.spark.session.packages import SparkPart, installed_pyspark, not_imp
 
 try:
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-    from pyspark.errors import AnalysisException, IllegalArgumentException
+    from pyspark.errors import AnalysisException
     from pyspark.sql import SparkSession
 except ImportError as error:
     raise not_imported(error) from error
@@ -229,18 +229,6 @@ def _did_not_start(wanted: Collection[str]) -> str:
     )
 
 
-def _finds_kafka(spark: SparkSession) -> bool:
-    """Whether Spark has its Kafka source. If it has, the source raises an error here, because no option says what to
-    read."""
-    try:
-        spark.read.format("kafka").load()
-    except IllegalArgumentException:
-        return True
-    except (AnalysisException, Py4JJavaError):  # which of the two errors comes depends on where Spark looks first
-        return False
-    return True
-
-
 def _finds_delta(spark: SparkSession) -> bool:
     """Whether Spark has Delta Lake and its SQL extension, which a session that was started by hand may lack."""
     if _DELTA_SETTINGS["spark.sql.extensions"] not in (spark.conf.get("spark.sql.extensions", "") or ""):
@@ -255,6 +243,5 @@ def _finds_delta(spark: SparkSession) -> bool:
 
 
 _FINDS: Mapping[SparkPart, Callable[[SparkSession], bool]] = {
-    SparkPart.KAFKA: _finds_kafka,
     SparkPart.DELTA: _finds_delta,
 }

@@ -106,9 +106,9 @@ def test_each_part_that_a_running_spark_lacks_is_named_and_its_jvm_leaves_signal
     tmp_path: Path,
 ) -> None:
     told = run(tmp_path, "parts=", *(f"{key}={value}" for key, value in SETTINGS.items())).stdout.splitlines()
-    assert [line.split("without ")[1].split(": ")[0] for line in told] == ["kafka", "delta"]
-    assert "--packages org.apache.spark:spark-sql-kafka-0-10_2.13:" in told[0]
-    assert "--conf spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension" in told[1]
+    assert [line.split("without ")[1].split(": ")[0] for line in told] == ["delta"]
+    assert "--packages io.delta:delta-spark_4.2_2.13:" in told[0]
+    assert "--conf spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension" in told[0]
     assert not list(tmp_path.iterdir()), "something was left behind"
 
 
@@ -116,7 +116,7 @@ def test_packages_that_no_repository_has_are_named_by_a_process_that_waited_for_
     """Ivy's cache is not for two: one can find there what the other is still writing."""
     ivy = tmp_path / "ivysettings.xml"
     ivy.write_text(NO_REPOSITORY.format(directory=tmp_path))
-    settings = ["parts=kafka,delta", f"spark.jars.ivySettings={ivy}", f"spark.jars.ivy={tmp_path / 'ivy'}"]
+    settings = ["parts=delta", f"spark.jars.ivySettings={ivy}", f"spark.jars.ivy={tmp_path / 'ivy'}"]
     env = os.environ | {CACHE_VARIABLE: str(tmp_path), "SPARK_LOCAL_IP": "127.0.0.1"}
     command = [sys.executable, "-c", CHECKS, *settings]
     with one_at_a_time(tmp_path / "spark-packages.lock", "testing", pytest.fail):
@@ -132,7 +132,7 @@ def test_packages_that_no_repository_has_are_named_by_a_process_that_waited_for_
         assert b"waiting for another process that is starting Spark" in started.stderr.readline()
         assert not (tmp_path / "ivy").exists()
     told, said = (each.decode() for each in started.communicate(timeout=START_TIMEOUT_S))
-    assert "org.apache.spark:spark-sql-kafka-0-10_2.13:" in told
+    assert "io.delta:delta-spark_4.2_2.13:" in told
     assert "spark.jars.ivySettings" in told
     assert "an archive of Parquet files, which needs no Delta Lake" in told
     assert "unresolved dependency" in said

@@ -19,10 +19,6 @@ from tests.extras import admits
 DELTA = "io.delta:delta-spark_4.2_2.13:4.4.0"
 
 
-def test_spark_s_own_package_is_of_the_version_of_pyspark() -> None:
-    assert packages("4.2.0", {SparkPart.KAFKA}) == ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",)
-
-
 def test_delta_lake_is_the_one_that_is_built_for_the_version_of_pyspark() -> None:
     assert packages("4.2.0", {SparkPart.DELTA}) == packages("4.2.1", {SparkPart.DELTA}) == (DELTA,)
 
