@@ -1,4 +1,7 @@
-"""Files below a path, by Hadoop's file systems. Spark's jobs use them for notes beside their data."""
+"""Files below a path, by Hadoop's file systems. Spark's jobs use them for notes beside their data.
+
+Spark has no public function for files, so this takes those of its JVM, which Spark Connect does not show.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,14 @@ from journal.errors import ConfigError
 
 
 class Files:
-    """The files below a path, in the file system that Spark itself would use."""
+    """The files below a path, in the file system that Spark itself would use. Raises ConfigError in Spark Connect."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
+        if not isinstance(spark, SparkSession):
+            raise ConfigError(
+                f"{path} is kept with the files of Spark's own JVM, which Spark Connect does not show: run this in a "
+                "classic session (spark-submit, or make_session)"
+            )
         self._root = path.rstrip("/")
         self._jvm: Any = spark._jvm
         self._conf: Any = spark._jsc.hadoopConfiguration()

@@ -11,7 +11,6 @@ name and renamed, which fails if its number exists. All I/O goes through Hadoop'
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -21,6 +20,7 @@ from pyspark.sql import SparkSession
 
 from journal.errors import ArchiveError
 from loaders.spark.session.failures import java_causes
+from loaders.spark.stored.files import Files
 
 FORMAT = 2
 _EXISTS = "org.apache.hadoop.fs.FileAlreadyExistsException"
@@ -138,53 +138,28 @@ class ManifestLog:
     """The manifests of one journal in one archive."""
 
     def __init__(self, spark: SparkSession, path: str, journal: str) -> None:
-        self._jvm: Any = spark._jvm
-        self._gateway: Any = spark.sparkContext._gateway
-        self._conf: Any = spark._jsc.hadoopConfiguration()
-        self._directory = f"{path.rstrip('/')}/manifest/{journal}"
+        self._files = Files(spark, path)
+        self._directory = f"manifest/{journal}"
 
     def newest(self) -> Manifest | None:
         """The manifest with the highest number; None if the archive has nothing of the journal yet."""
-        directory = self._path(self._directory)
-        files = directory.getFileSystem(self._conf)
-        if not files.exists(directory):
-            return None
-        names = [status.getPath().getName() for status in files.listStatus(directory)]
+        names = self._files.names(self._directory)
         numbers = [name for name in names if name.endswith(".json") and name[:-5].isdigit()]
         if not numbers:
             return None
-        place = f"{self._directory}/{max(numbers)}"
-        stream = files.open(self._path(place))
-        try:
-            text = self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
-        finally:
-            stream.close()
-        return Manifest.from_json(text, place)
+        name = f"{self._directory}/{max(numbers)}"
+        return Manifest.from_json(self._files.text(name), self._files.place(name))
 
     def commit(self, manifest: Manifest) -> None:
         """Make the manifest appear. Raises ArchiveError if its number exists, as another job then writes to this
         archive."""
-        # the temporary name is random: two jobs write the same manifest at once if one adopts the other's batch
-        aside = self._path(f"{self._directory}/.{manifest.batch}.{secrets.token_hex(4)}.tmp")
-        final = self._path(f"{self._directory}/{manifest.number:012d}.json")
-        stream = aside.getFileSystem(self._conf).create(aside, True)
+        name = f"{self._directory}/{manifest.number:012d}.json"
         try:
-            stream.write(manifest.to_json().encode())
-            stream.hsync()
-        finally:
-            stream.close()
-        options = self._gateway.new_array(getattr(self._jvm.org.apache.hadoop.fs, "Options$Rename"), 0)
-        try:
-            self._context(final).rename(aside, final, options)
+            self._files.write_new(name, manifest.to_json())
         except Py4JJavaError as error:
             if any(cause.name == _EXISTS for cause in java_causes(error)):
                 raise ArchiveError(
-                    f"another job has written {final}: one job at a time may write to an archive; start again"
+                    f"another job has written {self._files.place(name)}: one job at a time may write to an archive; "
+                    "start again"
                 ) from error
             raise
-
-    def _context(self, path: Any) -> Any:
-        return self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(path.toUri(), self._conf)
-
-    def _path(self, name: str) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(name)

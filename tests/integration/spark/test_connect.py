@@ -65,6 +65,7 @@ def test_a_session_of_spark_connect_reads_operations_and_records(server: tuple[s
     assert records == history.loaded.records
     assert records.keys() <= {id_ for (id_,) in found["streamed changes"]}
     assert sorted(message for (message,) in found["messages"]) == sorted(history.waiting)
+    assert "/nowhere is kept with the files of Spark's own JVM, which Spark Connect does not show" in found["refused"]
 
 
 def test_a_declarative_pipeline_keeps_a_streaming_table_and_a_materialized_view(

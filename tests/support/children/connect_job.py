@@ -10,11 +10,13 @@ import json
 
 from pyspark.sql import DataFrame, SparkSession
 
+from journal.errors import ConfigError
 from loaders import (
     JournalSource,
     KafkaJournal,
     journal_errors,
     messages,
+    read_archive,
     read_table,
     read_wal,
 )
@@ -29,7 +31,7 @@ def main(url: str, bootstrap: str, journal: str) -> None:
     records = batches.options(**place, table="records").load()
     with journal_errors():
         read, table = read_wal(spark, source), read_table(spark, source)
-    found = {
+    found: dict[str, object] = {
         "operations": rows(operations, "shard", "offset", "index"),
         "streamed operations": rows(
             streamed(streams.options(**place, table="operations", max_offsets="100").load()), "shard", "offset", "index"
@@ -41,6 +43,10 @@ def main(url: str, bootstrap: str, journal: str) -> None:
         ),
         "messages": rows(messages(table.records), "message"),
     }
+    try:
+        read_archive(spark, "/nowhere")
+    except ConfigError as error:
+        found["refused"] = str(error)
     print(json.dumps(found))
 
 
