@@ -35,10 +35,10 @@ def test_a_worker_trims_by_itself_and_everything_goes_on(bootstrap: str, tmp_pat
     with WorkerProcess(bootstrap, settings.journal, tmp_path / "worker", MEANT) as worker:
         assert epoch(1, 2, 3) == set()
         assert epoch(4) == {1, 2, 3}
-        worker.wait_for_log("the WAL was trimmed: ")
+        worker.wait_for_log("the WAL was trimmed by ")
         before = len(worker.log())
         assert epoch(5) == {1, 2, 3, 4}
-        worker.wait_for_log("the WAL was trimmed: ", after=before)
+        worker.wait_for_log("the WAL was trimmed by ", after=before)
         assert worker.terminate() == 0
         assert "ERROR" not in worker.log()
     verified = run_command("verify", "--json", env=command_env(bootstrap, settings.journal, tmp_path / "commands"))
