@@ -222,14 +222,14 @@ class Connection(Endpoint):
         while end - at >= _HEAD_AND_PREFIX_BYTES:
             size, head, channel, prefix = unpack(data, at)
             stop = at + size
-            if head != _PLAIN_HEAD or prefix != TRANSFER_LIST8 or size > bytes_max or stop > end:
-                stop = self._parse_frame(data, at, end, events)
-                if stop == at:
-                    return at
-            else:
+            if head == _PLAIN_HEAD and prefix == TRANSFER_LIST8 and size <= bytes_max and stop <= end:
                 session = sessions.get(channel)
-                if session is None or not take_transfer_quickly(session, data, at + 8, stop, events, tails):
-                    self._take_frame(data, at + 8, stop, channel, events)
+                if session is not None and take_transfer_quickly(session, data, at + 8, stop, events, tails):
+                    at = stop
+                    continue
+            stop = self._parse_frame(data, at, end, events)
+            if stop == at:
+                return at
             if self.finished:
                 return end
             at = stop

@@ -30,7 +30,8 @@ class EngineLimits:
     """Transfer frames that a session may send ahead. The engine opens the window again at half."""
 
     message_bytes_max: int = 100 * 2**20
-    """The largest message, over all its frames. A link that exceeds it is detached."""
+    """The largest message, over all its frames. A link that exceeds it is detached. It is at least `frame_bytes_max`,
+    so that a message of one frame is never too large."""
 
     idle_timeout_ms: int = 60_000
     """The peer is told to send something at least this often; after twice this time of silence the connection ends. 0
@@ -39,3 +40,8 @@ class EngineLimits:
     def __post_init__(self) -> None:
         if self.frame_bytes_max < FRAME_BYTES_LEAST:
             raise ConfigError(f"frame_bytes_max is {self.frame_bytes_max}: AMQP asks for at least {FRAME_BYTES_LEAST}")
+        if self.message_bytes_max < self.frame_bytes_max:
+            raise ConfigError(
+                f"message_bytes_max is {self.message_bytes_max}, less than frame_bytes_max {self.frame_bytes_max}: "
+                "lower that first"
+            )

@@ -106,8 +106,6 @@ def take_transfer_quickly(
         or window <= session.window_low
     ):
         return False
-    if stop - begin > session.limits.message_bytes_max:
-        return False
     session.incoming_window = window - 1
     session.expected_delivery_id = (delivery_id + 1) & MASK
     link.credit -= 1

@@ -26,8 +26,8 @@ from journal.amqp.transport_types import (
     SaslResponseFrame,
     TransferFrame,
 )
-from journal.errors import AmqpPeerError
-from tests.unit.amqp.raw import ATTACH_SENDER, BEGIN, OPEN, RawServer, closes_of, transfer
+from journal.errors import AmqpPeerError, ConfigError
+from tests.unit.amqp.raw import ATTACH_RECEIVER, ATTACH_SENDER, BEGIN, OPEN, RawServer, closes_of, transfer
 
 FRAMING, DECODE = "amqp:connection:framing-error", "amqp:decode-error"
 NOT_ALLOWED, INVALID = "amqp:not-allowed", "amqp:invalid-field"
@@ -287,3 +287,32 @@ def test_sessions_and_links_have_a_bound() -> None:
     assert not server.engine.finished
     server.frames(AttachFrame("x", 2, SENDER), channel=1)
     assert server.failure()[0] == FRAMING
+
+
+@pytest.mark.parametrize("bounds", [{"frame_bytes_max": 511}, {"message_bytes_max": 1000}])
+def test_bounds_that_do_not_fit_are_refused(bounds: dict[str, int]) -> None:
+    with pytest.raises(ConfigError):
+        EngineLimits(**bounds)
+
+
+def test_answers_that_come_after_the_end_do_nothing() -> None:
+    engine = Connection.server("broker")
+    frames = (OPEN, BEGIN, ATTACH_SENDER, ATTACH_RECEIVER, EndFrame(), EndFrame())
+    data = b"".join(frame(0, each.encoded()) for each in frames)
+    opened, began, one, other, ended, failed = engine.receive(AMQP_HEADER + data)
+    assert isinstance(failed, ConnectionFailed)
+    written = engine.bytes_to_send()
+    engine.open()
+    began.session.begin()
+    for link in (one.link, other.link):
+        link.attach(None, None)
+        link.settle([0])
+    one.link.flow(10)
+    other.link.drained()
+    assert other.link.sendable == 0
+    one.link.refuse(failed.error)
+    ended.session.end()
+    engine.close()
+    assert engine.bytes_to_send() == b""
+    assert len(closes_of(written)) == 1
+    assert opened.frame == OPEN
