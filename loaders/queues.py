@@ -36,6 +36,7 @@ from journal.v1.store_pb2 import (
     MESSAGE,
     OUTCOME,
     QUEUE,
+    QUEUE_CHANGED,
     REFERENCE,
     ROUTE,
 )
@@ -87,7 +88,8 @@ class QueueLoader:
             self._declared.address(record_id, *decode_address(data))
             self._window(record_id, updates)
         elif kind == QUEUE:
-            self._declared.queue(record_id, decode_queue(data))
+            changed = next((each.data for each in updates if each.kind == QUEUE_CHANGED), data)
+            self._declared.queue(record_id, decode_queue(changed))
         elif kind == BINDING:
             self._declared.binding(record_id, decode_binding(data))
         elif kind == OUTCOME:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import Enum
 from typing import NamedTuple, NoReturn
 
@@ -67,6 +67,19 @@ class QueueConfig:
     dead_letter_address: str = ""
     expiry_address: str = ""
     durable: bool = True
+    paused: bool = False
+    """Whether the queue takes messages in and hands out none."""
+
+
+CHANGEABLE = ("filter", "exclusive", "deliveries_max", "dead_letter_address", "expiry_address", "paused")
+"""The fields of `QueueConfig` that can change while the queue exists. The others say which queue it is, and how its
+messages are kept."""
+
+
+def fixed_differences(old: QueueConfig, new: QueueConfig) -> list[str]:
+    """The names of the fields that differ and cannot change while the queue exists."""
+    fixed = [field.name for field in fields(QueueConfig) if field.name not in CHANGEABLE]
+    return [name for name in fixed if getattr(old, name) != getattr(new, name)]
 
 
 class Origin(NamedTuple):

@@ -87,6 +87,7 @@ def encode_queue(config: QueueConfig) -> bytes:
             deliveries_max=config.deliveries_max,
             dead_letter_address=config.dead_letter_address,
             expiry_address=config.expiry_address,
+            paused=config.paused,
         ).SerializeToString()
 
 
@@ -107,6 +108,7 @@ def decode_queue(data: bytes) -> QueueConfig:
         deliveries_max=queue.deliveries_max,
         dead_letter_address=queue.dead_letter_address,
         expiry_address=queue.expiry_address,
+        paused=queue.paused,
     )
 
 

@@ -226,6 +226,24 @@ class MessageStore:
         """
         return self._declare.create_queue(config, tx)
 
+    def change_queue(self, config: QueueConfig) -> Pending:
+        """Let the queue of that name be as `config` says, with all that is in it. What is left out of `config` has its
+        default: `dataclasses.replace(store.queue(name).config, ...)` keeps the rest.
+
+        Raises QueueMissingError (also if a transaction creates or destroys it), InvalidOperationError (a field that is
+        not in `CHANGEABLE` differs; its dead-letter or expiry address is the queue's own address).
+        """
+        return self._declare.change_queue(config)
+
+    def pause(self, queue: str) -> Pending:
+        """Let a queue take messages in and hand out none, until `resume`, also in later activations. What holders have
+        stays with them. Raises QueueMissingError."""
+        return self._declare.pause(queue, paused=True)
+
+    def resume(self, queue: str) -> Pending:
+        """Let a paused queue hand out messages again. Raises QueueMissingError."""
+        return self._declare.pause(queue, paused=False)
+
     def destroy_queue(self, name: str, tx: int = 0, *, discard: bool = True) -> Pending:
         """Destroy a queue. Messages left without a reference are deleted afterwards, in bounded groups.
 
@@ -406,7 +424,7 @@ class MessageStore:
 
         Raises QueueMissingError, MessageMissingError, MessageExpiredError (nobody holds it, and it has expired),
         MessageHeldError (another holder or a transaction has it, or it is not due yet), StateError (this node may
-        deliver nothing now), InvalidOperationError (the holder has no name).
+        deliver nothing now, or the queue is paused), InvalidOperationError (the holder has no name).
         """
         return self._consume.acquire(message_id, queue, holder, tx, checked=checked)
 

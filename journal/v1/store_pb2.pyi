@@ -72,6 +72,8 @@ class _UpdateKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_UpdateKind
     """of a message: the reference is settled (message Acknowledgement)"""
     DUPLICATE: _UpdateKind.ValueType  # 35
     """of an address, replaceable, subject = place in its window: an id seen (message Duplicate)"""
+    QUEUE_CHANGED: _UpdateKind.ValueType  # 36
+    """of a queue, replaceable: the queue as it is now (message Queue)"""
     REPLAYED: _UpdateKind.ValueType  # 252
     """of a REPLAY, replaceable: how far it is (journal.v1 ReplayProgress)"""
     REMAPPED: _UpdateKind.ValueType  # 253
@@ -91,6 +93,8 @@ ACKNOWLEDGE: UpdateKind.ValueType  # 34
 """of a message: the reference is settled (message Acknowledgement)"""
 DUPLICATE: UpdateKind.ValueType  # 35
 """of an address, replaceable, subject = place in its window: an id seen (message Duplicate)"""
+QUEUE_CHANGED: UpdateKind.ValueType  # 36
+"""of a queue, replaceable: the queue as it is now (message Queue)"""
 REPLAYED: UpdateKind.ValueType  # 252
 """of a REPLAY, replaceable: how far it is (journal.v1 ReplayProgress)"""
 REMAPPED: UpdateKind.ValueType  # 253
@@ -152,6 +156,7 @@ class Queue(_message.Message):
     DELIVERIES_MAX_FIELD_NUMBER: _builtins.int
     DEAD_LETTER_ADDRESS_FIELD_NUMBER: _builtins.int
     EXPIRY_ADDRESS_FIELD_NUMBER: _builtins.int
+    PAUSED_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     address: _builtins.str
     routing: Global___Routing.ValueType
@@ -165,6 +170,8 @@ class Queue(_message.Message):
     """0: without limit"""
     dead_letter_address: _builtins.str
     expiry_address: _builtins.str
+    paused: _builtins.bool
+    """it takes messages in and hands out none"""
     def __init__(
         self,
         *,
@@ -178,10 +185,11 @@ class Queue(_message.Message):
         deliveries_max: _builtins.int = ...,
         dead_letter_address: _builtins.str = ...,
         expiry_address: _builtins.str = ...,
+        paused: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "client_id", b"client_id", "dead_letter_address", b"dead_letter_address", "deliveries_max", b"deliveries_max", "exclusive", b"exclusive", "expiry_address", b"expiry_address", "filter", b"filter", "name", b"name", "routing", b"routing", "subscription", b"subscription"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "client_id", b"client_id", "dead_letter_address", b"dead_letter_address", "deliveries_max", b"deliveries_max", "exclusive", b"exclusive", "expiry_address", b"expiry_address", "filter", b"filter", "name", b"name", "paused", b"paused", "routing", b"routing", "subscription", b"subscription"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -86,6 +86,15 @@ class MessageStoreChain:
     def create_queue(self, config: QueueConfig, tx: int = 0) -> Pending:
         return self._core.same(tx, lambda store, its_tx: store.create_queue(config, its_tx))
 
+    def change_queue(self, config: QueueConfig) -> Pending:
+        return self._core.same(0, lambda store, _: store.change_queue(config))
+
+    def pause(self, queue: str) -> Pending:
+        return self._core.same(0, lambda store, _: store.pause(queue))
+
+    def resume(self, queue: str) -> Pending:
+        return self._core.same(0, lambda store, _: store.resume(queue))
+
     def destroy_queue(self, name: str, tx: int = 0) -> Pending:
         pending = self._core.same(tx, lambda store, its_tx: store.destroy_queue(name, its_tx, discard=False))
         self._core.discard_leaving()

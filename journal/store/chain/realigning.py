@@ -23,7 +23,7 @@ from journal.errors import MessageMissingError
 from journal.store.chain.lockstep import chained_id
 from journal.store.chain.ports import ChainedStore
 from journal.store.declared import AddressDeclared, BindingDeclared, QueueDeclared
-from journal.store.model import ReferenceInfo, ReferenceState
+from journal.store.model import ReferenceInfo, ReferenceState, fixed_differences
 from journal.store.pending import Pending
 from journal.store.transactions import TransactionInfo
 
@@ -65,7 +65,7 @@ class Realigned:
     rolled_back: int = 0
     """Transactions in doubt that the first store does not have, and that were rolled back."""
     declared: int = 0
-    """The number of addresses, queues and bindings that were created or destroyed."""
+    """The number of addresses, queues and bindings that were created, changed or destroyed."""
     added: int = 0
     """The number of references that the store lacked."""
     removed: int = 0
@@ -143,8 +143,8 @@ class _Realigning:
     # ---- objects ---------------------------------------------------------------------------------------------------
 
     def _declare(self) -> None:
-        """Create and destroy addresses, queues and bindings. Unwanted ones are destroyed first, so that their names are
-        free."""
+        """Create, change and destroy addresses, queues and bindings. Unwanted ones are destroyed first, so that their
+        names are free."""
         first, other, undecided = self._first, self._other, self._undecided
         addresses = {entry.name: entry.duplicate_window for entry in first.addresses()}
         queues = {info.config.name: info.config for info in first.queues() if info.config.durable}
@@ -152,9 +152,12 @@ class _Realigning:
         going = {entry.name for entry in other.addresses() if addresses.get(entry.name) != entry.duplicate_window}
         going -= undecided.addresses
         for name, config in list(theirs.items()):
-            if queues.get(name) != config or config.address in going:
+            wanted = queues.get(name)
+            if wanted is None or fixed_differences(config, wanted) or config.address in going:
                 del theirs[name]
                 self._count(other.destroy_queue(name))
+            elif wanted != config:
+                self._count(other.change_queue(wanted))
         for name in going:
             self._count(other.destroy_address(name))
         there = {entry.name for entry in other.addresses()}

@@ -74,6 +74,8 @@ class ConsumeOperations:
             queue_id = target.record_id
             info = core.reference(message_id, target)
             state.require_acquirable(message_id, queue_id, holder, None if checked else core.clock_ms())
+            if not (info.holder or checked):
+                _require_not_paused(target)
             if info.state is ReferenceState.HELD:
                 pending = Pending(message_id, core.journal.flush())
             else:
@@ -90,6 +92,7 @@ class ConsumeOperations:
             raise MessageHeldError(f"message {message_id} is held by {seen.holder!r}", message_id)
         if not (seen.holder or checked):
             require_in_time(message_id, state.message(message_id).expires, seen.due, self._core.clock_ms())
+            _require_not_paused(queue)
         due = seen.due if seen.holder else 0
         pending = self._changes.change_in(
             state, txn, Reference.ACQUIRED, seen, queue, holder=holder, deliveries=seen.deliveries, due=due
@@ -179,3 +182,9 @@ class ConsumeOperations:
 def _require_name(holder: str) -> None:
     if not holder:
         raise InvalidOperationError("a holder has a name")
+
+
+def _require_not_paused(queue: QueueEntry) -> None:
+    """Raises StateError if the queue is paused."""
+    if queue.config.paused:
+        raise StateError(f"queue {queue.config.name} is paused: resume it")

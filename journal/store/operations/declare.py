@@ -1,4 +1,4 @@
-"""Addresses, queues and bindings of a message store: created and destroyed by their broker.
+"""Addresses, queues and bindings of a message store: created, changed and destroyed by their broker.
 
 Later calls see them at once; they are durable when the operation completes. A queue that is not durable, and its
 bindings, are never in the journal.
@@ -7,6 +7,7 @@ bindings, are never in the journal.
 from __future__ import annotations
 
 import zlib
+from dataclasses import replace
 
 from journal.append.operations import PlainOperation
 from journal.errors import (
@@ -24,17 +25,17 @@ from journal.store.declared import (
     QueueDeclared,
 )
 from journal.store.duplicates import DuplicateWindow
-from journal.store.model import QueueConfig
+from journal.store.model import QueueConfig, fixed_differences
 from journal.store.operations.core import StoreCore
 from journal.store.operations.discard import MessageDiscard
 from journal.store.operations.ids import StoreIds
 from journal.store.pending import Pending
-from journal.store.queues.entry import BindingEntry
+from journal.store.queues.entry import BindingEntry, QueueEntry
 from journal.store.queues.state import QueueState
 from journal.store.records import encode_address, encode_binding, encode_queue
 from journal.store.transactions import StoreTransaction
 from journal.v1.journal_pb2 import DELETE
-from journal.v1.store_pb2 import ADDRESS, BINDING, QUEUE
+from journal.v1.store_pb2 import ADDRESS, BINDING, QUEUE, QUEUE_CHANGED
 
 
 def virtual_shard_of(address: str) -> int:
@@ -105,11 +106,7 @@ class DeclareOperations:
 
     def create_queue(self, config: QueueConfig, tx: int = 0) -> Pending:
         _require_name("a queue", config.name)
-        if config.address in (config.dead_letter_address, config.expiry_address):
-            raise InvalidOperationError(
-                f"queue {config.name!r} cannot send what is dead or has expired to its own address {config.address!r}"
-            )
-        data = encode_queue(config)
+        data = _encode_checked(config)
         core = self._core
         with core.lock:
             state = core.enter()
@@ -135,6 +132,28 @@ class DeclareOperations:
         if config.durable:
             pending.completion = self._core.journal.add(record_id, QUEUE, data, tx=txn.tx)
         self._declare(txn, QueueDeclared(True, record_id, config))
+        return pending
+
+    def change_queue(self, config: QueueConfig) -> Pending:
+        data = _encode_checked(config)
+        core = self._core
+        with core.lock:
+            entry = core.enter().queue(config.name)
+            _require_changeable(entry.config, config)
+            return self._change(entry, config, data)
+
+    def pause(self, queue: str, *, paused: bool) -> Pending:
+        core = self._core
+        with core.lock:
+            entry = core.enter().queue(queue)
+            config = replace(entry.config, paused=paused)
+            return self._change(entry, config, encode_queue(config))
+
+    def _change(self, entry: QueueEntry, config: QueueConfig, data: bytes) -> Pending:
+        pending = Pending(entry.record_id)
+        if config.durable:
+            pending.completion = self._core.journal.update(pending.id, QUEUE_CHANGED, data, replaceable=True)
+        entry.config = config
         return pending
 
     def destroy_queue(self, name: str, tx: int = 0, *, discard: bool = True) -> Pending:
@@ -217,3 +236,22 @@ class DeclareOperations:
 def _require_name(what: str, name: str) -> None:
     if not (isinstance(name, str) and name):
         raise InvalidOperationError(f"{what} has a name, a text that is not empty; not {name!r}")
+
+
+def _encode_checked(config: QueueConfig) -> bytes:
+    """Raises InvalidOperationError for a queue whose dead or expired messages would come back to it."""
+    if config.address in (config.dead_letter_address, config.expiry_address):
+        raise InvalidOperationError(
+            f"queue {config.name!r} cannot send what is dead or has expired to its own address {config.address!r}"
+        )
+    return encode_queue(config)
+
+
+def _require_changeable(old: QueueConfig, new: QueueConfig) -> None:
+    """Raises InvalidOperationError if another field than the changeable ones differs."""
+    differences = fixed_differences(old, new)
+    if differences:
+        raise InvalidOperationError(
+            f"queue {old.name!r} cannot change its {', '.join(differences)}: create another queue, "
+            "or destroy this one first"
+        )

@@ -137,8 +137,11 @@ class QueueTables(PagedTables):
         the line.
 
         After `PASSED_MAX` such rows the result is None, and the queue is put into `passing`, so that the next call
-        continues. Hot path.
+        continues. A paused queue has none. Hot path.
         """
+        if entry.config.paused:
+            self.passing.pop(entry.record_id, None)
+            return None
         table, passed = self.references, 0
         for line in entry.lines:
             while (row := self.first(entry, line)) >= 0:

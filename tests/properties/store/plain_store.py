@@ -20,6 +20,7 @@ from journal.errors import (
     QueueExistsError,
     QueueInDoubtError,
     QueueMissingError,
+    StateError,
     StoreError,
     TransactionPreparedError,
     TransactionUnknownError,
@@ -100,6 +101,8 @@ class PlainStore:
     def __init__(self, queues: dict[str, tuple[str, bool]], grace_ms: int, window: int) -> None:
         """`queues`: name to address and whether durable. `window`: how many ids these addresses remember."""
         self.queues = dict(queues)
+        self.changed = dict.fromkeys(queues, ("", False))
+        """Filter of each queue, and whether it is paused; those that transactions destroy included."""
         self.bindings: dict[int, str] = {}
         """Queues by binding."""
         self.address = False
@@ -281,6 +284,8 @@ class PlainStore:
             raise Refusal(QueueMissingError)
         self.let_go_of_absent(now_ms)
         self.find_due(now_ms)
+        if self.changed[queue][1]:
+            return None
         for message, state, deliveries, _ in self.browse(queue):
             if state == "ready" and not self._has_expired(message, now_ms):
                 self._hold(self.references[message, queue], holder)
@@ -309,6 +314,8 @@ class PlainStore:
             raise Refusal(MessageHeldError)
         if not reference.holder and self._has_expired(message, now_ms):
             raise Refusal(MessageExpiredError)
+        if not reference.holder and self.changed[queue][1]:
+            raise Refusal(StateError)
         reference = self._changed(message, queue, tx)
         if not reference.holder:
             self._hold(reference, holder)
@@ -451,6 +458,7 @@ class PlainStore:
             self._drop_queue(queue)
         self.address = self.address or txn.created_address
         self.queues |= txn.created
+        self.changed |= dict.fromkeys(txn.created, ("", False))
         self.bindings |= txn.bound
         for window in self.windows.values():
             window.settle(tx, entered=True)
@@ -503,6 +511,15 @@ class PlainStore:
             if queue in other.created or (queue in other.destroyed and other is not txn):
                 raise Refusal(QueueExistsError)
         (self.queues if txn is None else txn.created)[queue] = config
+        if txn is None:
+            self.changed[queue] = ("", False)
+
+    def change_queue(self, queue: str, filter: str | None, paused: bool | None) -> None:
+        """What is None stays."""
+        if queue not in self.queues:
+            raise Refusal(QueueMissingError)
+        old_filter, was_paused = self.changed[queue]
+        self.changed[queue] = (old_filter if filter is None else filter, was_paused if paused is None else paused)
 
     def destroy_queue(self, queue: str, tx: int) -> None:
         txn = self._open(tx)

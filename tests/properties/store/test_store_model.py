@@ -388,6 +388,16 @@ class StoreMachine(RuleBasedStateMachine):
                 lambda: self.node.store.create_queue(config_of(queue), tx),
             )
 
+    @rule(**ARGUMENTS["change_queue"])
+    def change_queue(self, queue: str, filter: str) -> None:
+        config = replace(config_of(queue), filter=filter, paused=self.plain.changed[queue][1])
+        self.both(lambda: self.plain.change_queue(queue, filter, None), lambda: self.node.store.change_queue(config))
+
+    @rule(**ARGUMENTS["pause_or_resume"])
+    def pause_or_resume(self, queue: str, paused: bool) -> None:
+        do = self.node.store.pause if paused else self.node.store.resume
+        self.both(lambda: self.plain.change_queue(queue, None, paused), lambda: do(queue))
+
     @rule(**ARGUMENTS["bind"])
     def bind(self, queue: str, transacted: bool, pick: int) -> None:
         tx = self.tx(pick, transacted)
@@ -453,11 +463,12 @@ class StoreMachine(RuleBasedStateMachine):
 
     def queues_are_the_same(self) -> None:
         store, plain = self.node.store, self.plain
-        assert {info.config.name for info in store.queues()} == set(plain.queues)
+        found = {info.config.name: (info.config.filter, info.config.paused) for info in store.queues()}
+        assert found == {queue: plain.changed[queue] for queue in plain.queues}
         assert {entry.name for entry in store.addresses()} == {"a", "b", *(["c"] if plain.address else [])}
         for queue in plain.queues:
-            found = [(info.message, info.state.value, info.deliveries, info.holder) for info in store.browse(queue)]
-            assert found == plain.browse(queue)
+            rows = [(info.message, info.state.value, info.deliveries, info.holder) for info in store.browse(queue)]
+            assert rows == plain.browse(queue)
             bindings = {binding.record_id for binding in store.bindings(queue)}
             assert bindings == {each for each, name in plain.bindings.items() if name == queue}
 

@@ -62,6 +62,9 @@ def test_every_store_is_asked_the_same_in_the_same_order_by_the_ids_that_the_fir
     chain.reattach("h")
     chain.release_holder("h")
     chain.delete(stored)
+    chain.change_queue(config)
+    chain.pause("q")
+    chain.resume("q")
     chain.unbind(binding, tx)
     chain.destroy_queue("q", tx)
     chain.destroy_address("orders", tx)
@@ -86,6 +89,9 @@ def test_every_store_is_asked_the_same_in_the_same_order_by_the_ids_that_the_fir
         ("reattaching", "h"),
         ("releasing", "h", True),
         ("delete", stored),
+        ("change_queue", config),
+        ("pause", "q"),
+        ("resume", "q"),
         ("unbind", binding, tx),
         ("destroy_queue", "q", tx),
         ("destroy_address", "orders", tx),
