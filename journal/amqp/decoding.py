@@ -48,7 +48,10 @@ def decode_error(text: str) -> AmqpPeerError:
 
 
 def _number(kind: Callable[[int], Any], *, signed: bool = False) -> Callable[[bytes], Any]:
-    return lambda raw: kind(int.from_bytes(raw, "big", signed=signed))
+    from_bytes = int.from_bytes
+    if not signed:
+        return lambda raw: kind(from_bytes(raw, "big"))
+    return lambda raw: kind(from_bytes(raw, "big", signed=True))
 
 
 def _real(layout: str, kind: Callable[[float], Any]) -> Callable[[bytes], Any]:
@@ -114,6 +117,9 @@ FIXED: dict[int, tuple[int, Callable[[bytes], object]]] = {
 }
 """Width and decoder of each encoding of fixed width, by its constructor."""
 
+CONSTANTS: dict[int, object] = {code: FIXED[code][1](b"") for code in range(0x40, 0x45)}
+"""The values that are their constructor alone, and can be shared."""
+
 VARIABLE: dict[int, tuple[int, Callable[[bytes], object]]] = {
     0xA0: (1, bytes),
     0xA1: (1, _string),
@@ -141,7 +147,13 @@ class ValueReader:
         self.items_left = items_max
 
     def value(self) -> Any:
-        code = self._take(1)[0]
+        at = self.at
+        if at >= self.end:
+            raise decode_error("a value is missing at the end")
+        code = self.data[at]
+        self.at = at + 1
+        if code in CONSTANTS:
+            return CONSTANTS[code]
         if code == 0:
             return self._described()
         return self._body(code)
@@ -223,7 +235,12 @@ class ValueReader:
 
     def _described(self) -> Any:
         self._enter()
-        descriptor = self.value()
+        at = self.at
+        if self.data[at : at + 1] == b"\x53" and at + 1 < self.end:
+            descriptor: Any = Ulong(self.data[at + 1])
+            self.at = at + 2
+        else:
+            descriptor = self.value()
         value = self.value()
         self.depth -= 1
         try:

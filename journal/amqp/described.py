@@ -138,16 +138,16 @@ class Composite:
         if len(values) > len(table):
             raise decode_error(f"{cls.NAME} has more fields than the specification: {len(values)}")
         taken = []
-        for value, row in zip(values, table, strict=False):
+        for value, (name, kind, mandatory, default) in zip(values, table, strict=False):
             if value is None:
-                if row.mandatory:
-                    raise AmqpPeerError(INVALID_FIELD, f"{cls.NAME} has no {row.name}, which is mandatory")
-                taken.append(row.default)
+                if mandatory:
+                    raise AmqpPeerError(INVALID_FIELD, f"{cls.NAME} has no {name}, which is mandatory")
+                taken.append(default)
                 continue
-            kind = row.type
-            if kind.accepts and type(value) not in kind.accepts:
-                raise decode_error(f"{row.name} of {cls.NAME} is not of type {kind.name}")
-            taken.append(value if kind.convert is None else kind.convert(value))
+            _, accepts, _, convert = kind
+            if accepts and type(value) not in accepts:
+                raise decode_error(f"{name} of {cls.NAME} is not of type {kind.name}")
+            taken.append(value if convert is None else convert(value))
         for row in table[len(values) :]:
             if row.mandatory:
                 raise AmqpPeerError(INVALID_FIELD, f"{cls.NAME} has no {row.name}, which is mandatory")

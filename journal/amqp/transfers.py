@@ -7,7 +7,7 @@ state, a fault) returns False before anything is changed, and goes the plain way
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from struct import Struct
 from typing import Any
@@ -238,16 +238,18 @@ def take_disposition(session: AmqpSession, frame: DispositionFrame, events: list
     length = distance(frame.first, last)
     if length < 0:
         raise AmqpPeerError(INVALID_FIELD, f"a disposition is for deliveries {frame.first} to {last}")
+    numbers: Iterable[int]
     if length < len(unsettled):
-        ids = [each for step in range(length + 1) if (each := (frame.first + step) & MASK) in unsettled]
+        numbers = [number & MASK for number in range(frame.first, frame.first + length + 1)]
     else:
-        ids = [each for each in unsettled if 0 <= distance(frame.first, each) <= length]
-    by_link: dict[Any, list[Any]] = {}
-    for each in ids:
-        entry = unsettled.pop(each) if frame.settled else unsettled[each]
-        if ours:
-            by_link.setdefault(entry.link, []).append(entry)
-        else:
-            by_link.setdefault(entry, []).append(each)
-    for link, deliveries in by_link.items():
-        events.append(DispositionReceived(link, deliveries, frame.settled, frame.state))
+        numbers = [number for number in unsettled if 0 <= distance(frame.first, number) <= length]
+    take = unsettled.pop if frame.settled else unsettled.get
+    found = [(number, entry) for number in numbers if (entry := take(number, None)) is not None]
+    if ours:
+        for link in dict.fromkeys([entry.link for _, entry in found]):
+            entries = [entry for _, entry in found if entry.link is link]
+            events.append(DispositionReceived(link, entries, frame.settled, frame.state))
+    else:
+        for link in dict.fromkeys([entry for _, entry in found]):
+            ids = [number for number, entry in found if entry is link]
+            events.append(DispositionReceived(link, ids, frame.settled, frame.state))
