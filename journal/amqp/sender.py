@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from journal.amqp.channel import SessionChannel
 from journal.amqp.frames import FRAME_HEAD_BYTES, frame
 from journal.amqp.links import AnyTarget, Link
-from journal.amqp.message_types import SourceTerminus, State
+from journal.amqp.message_types import ErrorCondition, SourceTerminus, State
 from journal.amqp.serials import MASK, distance
 from journal.amqp.transport_types import SENDER, FlowFrame, TransferFrame
 from journal.errors import StateError
@@ -66,6 +66,13 @@ class SenderLink(Link):
         if self._early is not None:
             self.take_flow(self._early)
             self._early = None
+
+    def detach(self, *, closed: bool = False, error: ErrorCondition | None = None) -> None:
+        """Detaches the link; frames of a message that wait for the peer's window are not sent any more."""
+        super().detach(closed=closed, error=error)
+        self.unfinished = False
+        if self.session.writing is self:
+            self.session.writing = None
 
     @property
     def sendable(self) -> int:

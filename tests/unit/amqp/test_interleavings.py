@@ -152,3 +152,15 @@ def test_what_does_not_fit_the_window_waits_and_is_told_when_it_opens() -> None:
     assert pair.whole["l0"] == [payload]
     assert pair.windows_opened >= 1
     assert all(link.sendable for link in pair.senders)
+
+
+def test_a_link_that_is_detached_while_its_message_waits_lets_others_send() -> None:
+    pair = Pair()
+    pair.run(1000)
+    pair.senders[0].send(bytes(100_000))
+    pair.senders[0].detach(closed=True)
+    pair.run(1000)
+    assert [link.sendable > 0 for link in pair.senders] == [False, True, True]
+    pair.senders[1].send(b"other")
+    pair.run(1000)
+    assert pair.whole == {"l0": [], "l1": [b"other"], "l2": []}
