@@ -33,7 +33,7 @@ from journal.config import Settings
 from journal.journal import BlockingJournal
 from journal.load.loading import LoadCounts, LoadedUpdate, NullLoader
 from journal.store.message_records import encode_message
-from journal.store.model import Message, QueueConfig
+from journal.store.model import Held, Message, QueueConfig
 from journal.store.pending import Pending, PendingAll
 from journal.store.queues.rocks_index import RocksReferenceIndex
 from journal.store.records import encode_address, encode_queue
@@ -152,7 +152,7 @@ def _batches_through_store(store: MessageStore, queues: list[QueueConfig], messa
 
 def _acknowledge_batch(store: MessageStore, waiting: deque[tuple[PendingAll, str]]) -> None:
     pending, queue = waiting.popleft()
-    store.acknowledge_all(pending.wait(TIMEOUT_S), queue)
+    store.acknowledge_all([Held(queue, pending.wait(TIMEOUT_S))])
 
 
 def _batches_through_journal(journal: BlockingJournal, messages: int) -> float:

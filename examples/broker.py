@@ -26,7 +26,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from journal import BlockingJournal, LocalJournal, Message, MessageStore, QueueConfig, errors, load_settings
+from journal import BlockingJournal, Held, LocalJournal, Message, MessageStore, QueueConfig, errors, load_settings
 from loaders import QueueLoader
 
 Answer = tuple[str, Awaitable[object] | None]  # what is said, once that is durable
@@ -80,7 +80,7 @@ class Connection:
                     body = b"".join([piece async for piece in store.body_stream(taken.message)])
                     return f"{taken.message} {taken.deliveries} {body.decode()}", None
                 case "ACK" if done := [int(each) for each in (rest, *text.split())]:
-                    return "OK", await self._accepted(lambda: store.acknowledge_all(done, queue, name))
+                    return "OK", await self._accepted(lambda: store.acknowledge_all([Held(queue, done, name)]))
                 case "BACK":
                     return "OK", await self._accepted(lambda: store.release(int(rest), queue, name))
             return f"ERROR unknown: {verb}", None
@@ -97,7 +97,9 @@ class Connection:
             with suppress(errors.AddressExistsError):
                 await self._accepted(lambda: self._store.create_address(queue, duplicate_window=10_000))
             with suppress(errors.QueueExistsError):
-                await self._accepted(lambda: self._store.create_queue(QueueConfig(queue, address=queue)))
+                await self._accepted(
+                    lambda: self._store.create_queue(QueueConfig(queue, address=queue, journaled_acquisition=True))
+                )
 
     async def _accepted(self, operate: Callable[[], Any]) -> Any:
         """Operations do not block: one that finds the journal full is tried again when there is room."""

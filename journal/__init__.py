@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from journal.store.chain.realigning import realign as realign
     from journal.store.message_records import message_facts as message_facts
     from journal.store.model import Delivery as Delivery
+    from journal.store.model import Held as Held
     from journal.store.model import Message as Message
     from journal.store.model import Origin as Origin
     from journal.store.model import QueueConfig as QueueConfig

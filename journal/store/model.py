@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import Enum
 from typing import NamedTuple, NoReturn
@@ -67,6 +67,9 @@ class QueueConfig:
     dead_letter_address: str = ""
     expiry_address: str = ""
     durable: bool = True
+    journaled_acquisition: bool = False
+    """Whether the journal holds who has acquired a message. If not, taking a message writes nothing, and a load finds
+    it ready again."""
     paused: bool = False
     """Whether the queue takes messages in and hands out none."""
 
@@ -141,9 +144,28 @@ class ReferenceInfo(NamedTuple):
     due: int
 
 
+class Held(NamedTuple):
+    """Messages of one queue that one holder has. Without a holder they are messages that nobody has."""
+
+    queue: str
+    messages: Sequence[int]
+    holder: str = ""
+
+
+def ids_of(held: Sequence[Held]) -> tuple[int, ...]:
+    """The ids of all these messages, in order."""
+    return tuple(message_id for each in held for message_id in each.messages)
+
+
 class Delivery(NamedTuple):
-    """The result of `take`: a message of a queue, acquired by a holder."""
+    """The result of `take` and `take_all`: a message of a queue, acquired by a holder."""
 
     message: int
     deliveries: int
-    """How many times the message was delivered before. More than 0 means that it is redelivered."""
+    """How many times the message came back before, counted."""
+    redelivered: bool = False
+    """Whether the message was delivered before, or may have been before the last load."""
+    large: bool = False
+    """Whether the body is large: `content` is without it, and `body_stream` gives it in pieces."""
+    content: Message | None = None
+    """The message, if it was asked for and is in memory; `bodies` reads all others."""

@@ -87,6 +87,7 @@ def encode_queue(config: QueueConfig) -> bytes:
             deliveries_max=config.deliveries_max,
             dead_letter_address=config.dead_letter_address,
             expiry_address=config.expiry_address,
+            journaled_acquisition=config.journaled_acquisition,
             paused=config.paused,
         ).SerializeToString()
 
@@ -108,6 +109,7 @@ def decode_queue(data: bytes) -> QueueConfig:
         deliveries_max=queue.deliveries_max,
         dead_letter_address=queue.dead_letter_address,
         expiry_address=queue.expiry_address,
+        journaled_acquisition=queue.journaled_acquisition,
         paused=queue.paused,
     )
 
@@ -142,13 +144,22 @@ def decode_reference(data: bytes) -> ReferenceFacts:
 
 
 def encode_acknowledgement(
-    reason: pb.Acknowledgement.Reason.ValueType = pb.Acknowledgement.CONSUMED, holder: str = ""
+    reason: pb.Acknowledgement.Reason.ValueType = pb.Acknowledgement.CONSUMED,
+    holder: str = "",
+    delivered: int = 0,
+    deliveries: int = 0,
 ) -> bytes:
-    """An ACKNOWLEDGE update. Hot path: it is empty for a message that is consumed without a holder."""
-    if not holder and not reason:
+    """An ACKNOWLEDGE update. `delivered` is the time of the first delivery, 0 if it is not known; `deliveries` is how
+    often the message came back before.
+
+    Hot path: it is empty for a message that is consumed without a holder.
+    """
+    if not (holder or reason or delivered or deliveries):
         return b""
     with Checked("an acknowledgement"):
-        return pb.Acknowledgement(reason=reason, holder=holder).SerializeToString()
+        return pb.Acknowledgement(
+            reason=reason, holder=holder, delivered=delivered, deliveries=deliveries
+        ).SerializeToString()
 
 
 def decode_acknowledgement(data: bytes) -> tuple[pb.Acknowledgement.Reason.ValueType, str]:

@@ -28,7 +28,7 @@ from journal.kafka.ports import Consumed, Sent
 from journal.process.clocks import monotonic_ms
 from journal.store.bodies.chunks import BodyStream
 from journal.store.incoming import Incoming, PlainRun
-from journal.store.model import Delivery, Message, QueueConfig, ReferenceInfo
+from journal.store.model import Delivery, Held, Message, QueueConfig, ReferenceInfo
 from journal.store.operations.acknowledge import AcknowledgeOperations
 from journal.store.operations.add import MessageAdder
 from journal.store.operations.change import ReferenceChanges
@@ -40,7 +40,7 @@ from journal.store.operations.due import DueOperations
 from journal.store.operations.garbage import Garbage
 from journal.store.operations.hold import HoldOperations, Releasing
 from journal.store.operations.ids import StoreIds
-from journal.store.operations.look import LookOperations, QueueInfo
+from journal.store.operations.look import LookOperations, QueueInfo, Reading
 from journal.store.operations.move import MoveOperations
 from journal.store.operations.route import RouteOperations
 from journal.store.operations.send import SendOperations
@@ -114,7 +114,7 @@ class MessageStore:
         self._send_all = SendAllOperations(core, ids, adder, discard)
         self._take_in = TakeInOperations(core, ids, adder, discard, garbage)
         self._route = RouteOperations(core, discard)
-        self._consume = ConsumeOperations(core, changes, self._hold)
+        self._consume = ConsumeOperations(core, changes, self._hold, self._look)
         self._acknowledge = AcknowledgeOperations(core, changes, discard)
         self._move = MoveOperations(
             core, adder, self._stream, self._acknowledge, changes, self._transactions, self._look
@@ -417,7 +417,16 @@ class MessageStore:
         Up to 250 expired messages are passed. If more come first, the result is None, and `next_due` is in the past.
         Raises QueueMissingError, InvalidOperationError (the holder has no name).
         """
-        return self._consume.take(queue, holder)
+        taken = self._consume.take_all(queue, holder, 1, bodies=False)
+        return taken[0] if taken else None
+
+    def take_all(self, queue: str, holder: str, count: int, *, bodies: bool = True) -> list[Delivery]:
+        """Acquire the first ready messages of a queue, at most `count`, in one step. Nothing is read from disk: a
+        message that is not in memory has no `content`, and `bodies` reads it.
+
+        Raises what `take` raises; InvalidOperationError also for a count below 1.
+        """
+        return self._consume.take_all(queue, holder, count, bodies=bodies)
 
     def acquire(self, message_id: int, queue: str, holder: str, tx: int = 0, *, checked: bool = False) -> Pending:
         """Acquire a certain message. A message that `holder` has already stays with it.
@@ -486,17 +495,19 @@ class MessageStore:
         MessageMissingError (not in the queue, or acknowledged before), MessageHeldError (another holder has it, or a
         transaction locks it).
         """
-        return self._acknowledge.acknowledge(message_id, queue, holder, tx)
+        pending = self._acknowledge.acknowledge_all([Held(queue, (message_id,), holder)], tx)
+        return Pending(message_id, pending.completion)
 
-    def acknowledge_all(self, message_ids: Sequence[int], queue: str, holder: str = "", tx: int = 0) -> PendingAll:
-        """Settle many references of one queue, in one group: all of them or none.
+    def acknowledge_all(self, held: Sequence[Held], tx: int = 0) -> PendingAll:
+        """Settle many references, of any queues and holders, in one group: all of them or none. One is as cheap as in
+        `acknowledge`.
 
         Raises what `acknowledge` raises for one of them; the error has its id as `message`, and none is settled.
-        StoreError also for a message that is named twice, InvalidOperationError also for more than a group may have:
-        the journal's `queue_bytes_max`, and its `queue_operations_max`, of which each message takes two, and each chunk
-        of a large one takes one.
+        StoreError also for a message that is named twice in a queue, InvalidOperationError also for more than a group
+        may have: the journal's `queue_bytes_max`, and its `queue_operations_max`, of which each message takes two, and
+        each chunk of a large one takes one.
         """
-        return self._acknowledge.acknowledge_all(message_ids, queue, holder, tx)
+        return self._acknowledge.acknowledge_all(held, tx)
 
     def move(
         self,
@@ -588,10 +599,18 @@ class MessageStore:
     def message(self, message_id: int, *, body: bool = True) -> Message:
         """A message. With `body` false a large body is left out, because `body_stream` gives it in pieces.
 
-        It reads the local copy, and waits if the message is not there yet. Raises MessageMissingError (also for a large
+        It is for threads: it reads the local copy, and waits if the message is not there yet. An event loop awaits
+        `bodies`. Raises MessageMissingError (also for a large
         message in a transaction that is not committed), DeadlineError, LocalStorageError.
         """
         return self._look.message(message_id, body=body)
+
+    def bodies(self, message_ids: Sequence[int]) -> Reading:
+        """Messages by id, without large bodies and without messages that are gone; await it, or `wait` in a thread.
+
+        It reads the local copy, and waits for messages that are not there yet. Raises DeadlineError, LocalStorageError.
+        """
+        return self._look.bodies(message_ids)
 
     def body_stream(self, message_id: int) -> BodyStream:
         """The body of a message, piece by piece, for `for` and `async for`. Raises MessageMissingError."""

@@ -129,9 +129,9 @@ class StoreTransaction:
         self.routed.append(Routed(message, queue, durable))
         self.queues.add(queue)
 
-    def take(self, queue: int, taken: list[Taken]) -> None:
+    def take(self, taken: list[Taken]) -> None:
         self.taken += taken
-        self.queues.add(queue)
+        self.queues.update(each.queue for each in taken)
 
     def change(self, key: tuple[int, int], changed: Changed) -> None:
         self.changed[key] = changed

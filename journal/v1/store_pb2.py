@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16journal/v1/store.proto\x12\x10kafka_journal.v1\"1\n\x07\x41\x64\x64ress\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x18\n\x10\x64uplicate_window\x18\x02 \x01(\r\"\xfb\x01\n\x05Queue\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12*\n\x07routing\x18\x03 \x01(\x0e\x32\x19.kafka_journal.v1.Routing\x12\x11\n\tclient_id\x18\x04 \x01(\t\x12\x14\n\x0csubscription\x18\x05 \x01(\t\x12\x0e\n\x06\x66ilter\x18\x06 \x01(\t\x12\x11\n\texclusive\x18\x07 \x01(\x08\x12\x16\n\x0e\x64\x65liveries_max\x18\x08 \x01(\r\x12\x1b\n\x13\x64\x65\x61\x64_letter_address\x18\t \x01(\t\x12\x16\n\x0e\x65xpiry_address\x18\n \x01(\t\x12\x0e\n\x06paused\x18\x0c \x01(\x08\"5\n\x07\x42inding\x12\r\n\x05queue\x18\x01 \x01(\x10\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\x0e\n\x06\x66ilter\x18\x03 \x01(\t\"k\n\x08Property\x12\x11\n\x07\x62oolean\x18\x01 \x01(\x08H\x00\x12\x11\n\x07integer\x18\x02 \x01(\x12H\x00\x12\x0e\n\x04real\x18\x03 \x01(\x01H\x00\x12\x0e\n\x04text\x18\x04 \x01(\tH\x00\x12\x10\n\x06\x62inary\x18\x05 \x01(\x0cH\x00\x42\x07\n\x05value\"Z\n\x06Origin\x12\x0f\n\x07message\x18\x01 \x01(\x10\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\r\n\x05queue\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x0f\n\x07\x65xpires\x18\x05 \x01(\x03\"\xe2\x03\n\x07Message\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12\x0c\n\x04\x62ody\x18\x02 \x01(\x0c\x12\x37\n\x07headers\x18\x03 \x03(\x0b\x32&.kafka_journal.v1.Message.HeadersEntry\x12=\n\nproperties\x18\x04 \x03(\x0b\x32).kafka_journal.v1.Message.PropertiesEntry\x12\x10\n\x08priority\x18\x05 \x01(\r\x12\x11\n\ttimestamp\x18\x06 \x01(\x03\x12\x0f\n\x07\x65xpires\x18\x07 \x01(\x03\x12\x0b\n\x03\x64ue\x18\x08 \x01(\x03\x12\x14\n\x0c\x64uplicate_id\x18\t \x01(\x0c\x12(\n\x06origin\x18\n \x01(\x0b\x32\x18.kafka_journal.v1.Origin\x12\x0e\n\x06\x63hunks\x18\x0b \x03(\x10\x12\x12\n\nbody_bytes\x18\x0c \x01(\x03\x1aJ\n\x0cHeadersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12)\n\x05value\x18\x02 \x01(\x0b\x32\x1a.kafka_journal.v1.Property:\x02\x38\x01\x1aM\n\x0fPropertiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12)\n\x05value\x18\x02 \x01(\x0b\x32\x1a.kafka_journal.v1.Property:\x02\x38\x01\"\xcc\x01\n\tReference\x12\x32\n\x06\x63hange\x18\x01 \x01(\x0e\x32\".kafka_journal.v1.Reference.Change\x12\x0e\n\x06holder\x18\x02 \x01(\t\x12\x12\n\ndeliveries\x18\x03 \x01(\r\x12\x0b\n\x03\x64ue\x18\x04 \x01(\x03\"Z\n\x06\x43hange\x12\x16\n\x12\x43HANGE_UNSPECIFIED\x10\x00\x12\x0c\n\x08\x41\x43QUIRED\x10\x01\x12\x0c\n\x08RELEASED\x10\x02\x12\r\n\tDELIVERED\x10\x03\x12\r\n\tSCHEDULED\x10\x04\"\xa1\x01\n\x0f\x41\x63knowledgement\x12\x38\n\x06reason\x18\x01 \x01(\x0e\x32(.kafka_journal.v1.Acknowledgement.Reason\x12\x0e\n\x06holder\x18\x02 \x01(\t\"D\n\x06Reason\x12\x0c\n\x08\x43ONSUMED\x10\x00\x12\x0b\n\x07\x45XPIRED\x10\x01\x12\t\n\x05MOVED\x10\x02\x12\x08\n\x04\x44\x45\x41\x44\x10\x03\x12\n\n\x06PURGED\x10\x04\"\x17\n\tDuplicate\x12\n\n\x02id\x18\x01 \x01(\x0c\"H\n\x03Xid\x12\x11\n\tformat_id\x18\x01 \x01(\x03\x12\r\n\x05gtrid\x18\x02 \x01(\x0c\x12\r\n\x05\x62qual\x18\x03 \x01(\x0c\x12\x10\n\x08prepared\x18\x04 \x01(\x03\"\xea\x01\n\x07Outcome\x12\"\n\x03xid\x18\x01 \x01(\x0b\x32\x15.kafka_journal.v1.Xid\x12\x34\n\x08\x64\x65\x63ision\x18\x02 \x01(\x0e\x32\".kafka_journal.v1.Outcome.Decision\x12\x11\n\ttimestamp\x18\x03 \x01(\x03\"r\n\x08\x44\x65\x63ision\x12\x18\n\x14\x44\x45\x43ISION_UNSPECIFIED\x10\x00\x12\r\n\tCOMMITTED\x10\x01\x12\x0f\n\x0bROLLED_BACK\x10\x02\x12\x14\n\x10HEURISTIC_COMMIT\x10\x03\x12\x16\n\x12HEURISTIC_ROLLBACK\x10\x04*\x80\x01\n\nRecordKind\x12\x1b\n\x17RECORD_KIND_UNSPECIFIED\x10\x00\x12\x0b\n\x07\x41\x44\x44RESS\x10\x01\x12\t\n\x05QUEUE\x10\x02\x12\x0b\n\x07\x42INDING\x10\x03\x12\x0b\n\x07MESSAGE\x10\x04\x12\t\n\x05\x43HUNK\x10\x05\x12\x0b\n\x07OUTCOME\x10\x06\x12\x0b\n\x06REPLAY\x10\xff\x01*\x9f\x01\n\nUpdateKind\x12\x1b\n\x17UPDATE_KIND_UNSPECIFIED\x10\x00\x12\t\n\x05ROUTE\x10 \x12\r\n\tREFERENCE\x10!\x12\x0f\n\x0b\x41\x43KNOWLEDGE\x10\"\x12\r\n\tDUPLICATE\x10#\x12\x11\n\rQUEUE_CHANGED\x10$\x12\r\n\x08REPLAYED\x10\xfc\x01\x12\r\n\x08REMAPPED\x10\xfd\x01\x12\t\n\x04KEPT\x10\xfe\x01*%\n\x07Routing\x12\x0b\n\x07\x41NYCAST\x10\x00\x12\r\n\tMULTICAST\x10\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16journal/v1/store.proto\x12\x10kafka_journal.v1\"1\n\x07\x41\x64\x64ress\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x18\n\x10\x64uplicate_window\x18\x02 \x01(\r\"\x9a\x02\n\x05Queue\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12*\n\x07routing\x18\x03 \x01(\x0e\x32\x19.kafka_journal.v1.Routing\x12\x11\n\tclient_id\x18\x04 \x01(\t\x12\x14\n\x0csubscription\x18\x05 \x01(\t\x12\x0e\n\x06\x66ilter\x18\x06 \x01(\t\x12\x11\n\texclusive\x18\x07 \x01(\x08\x12\x16\n\x0e\x64\x65liveries_max\x18\x08 \x01(\r\x12\x1b\n\x13\x64\x65\x61\x64_letter_address\x18\t \x01(\t\x12\x16\n\x0e\x65xpiry_address\x18\n \x01(\t\x12\x1d\n\x15journaled_acquisition\x18\x0b \x01(\x08\x12\x0e\n\x06paused\x18\x0c \x01(\x08\"5\n\x07\x42inding\x12\r\n\x05queue\x18\x01 \x01(\x10\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\x0e\n\x06\x66ilter\x18\x03 \x01(\t\"k\n\x08Property\x12\x11\n\x07\x62oolean\x18\x01 \x01(\x08H\x00\x12\x11\n\x07integer\x18\x02 \x01(\x12H\x00\x12\x0e\n\x04real\x18\x03 \x01(\x01H\x00\x12\x0e\n\x04text\x18\x04 \x01(\tH\x00\x12\x10\n\x06\x62inary\x18\x05 \x01(\x0cH\x00\x42\x07\n\x05value\"Z\n\x06Origin\x12\x0f\n\x07message\x18\x01 \x01(\x10\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\r\n\x05queue\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x0f\n\x07\x65xpires\x18\x05 \x01(\x03\"\xe2\x03\n\x07Message\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12\x0c\n\x04\x62ody\x18\x02 \x01(\x0c\x12\x37\n\x07headers\x18\x03 \x03(\x0b\x32&.kafka_journal.v1.Message.HeadersEntry\x12=\n\nproperties\x18\x04 \x03(\x0b\x32).kafka_journal.v1.Message.PropertiesEntry\x12\x10\n\x08priority\x18\x05 \x01(\r\x12\x11\n\ttimestamp\x18\x06 \x01(\x03\x12\x0f\n\x07\x65xpires\x18\x07 \x01(\x03\x12\x0b\n\x03\x64ue\x18\x08 \x01(\x03\x12\x14\n\x0c\x64uplicate_id\x18\t \x01(\x0c\x12(\n\x06origin\x18\n \x01(\x0b\x32\x18.kafka_journal.v1.Origin\x12\x0e\n\x06\x63hunks\x18\x0b \x03(\x10\x12\x12\n\nbody_bytes\x18\x0c \x01(\x03\x1aJ\n\x0cHeadersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12)\n\x05value\x18\x02 \x01(\x0b\x32\x1a.kafka_journal.v1.Property:\x02\x38\x01\x1aM\n\x0fPropertiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12)\n\x05value\x18\x02 \x01(\x0b\x32\x1a.kafka_journal.v1.Property:\x02\x38\x01\"\xcc\x01\n\tReference\x12\x32\n\x06\x63hange\x18\x01 \x01(\x0e\x32\".kafka_journal.v1.Reference.Change\x12\x0e\n\x06holder\x18\x02 \x01(\t\x12\x12\n\ndeliveries\x18\x03 \x01(\r\x12\x0b\n\x03\x64ue\x18\x04 \x01(\x03\"Z\n\x06\x43hange\x12\x16\n\x12\x43HANGE_UNSPECIFIED\x10\x00\x12\x0c\n\x08\x41\x43QUIRED\x10\x01\x12\x0c\n\x08RELEASED\x10\x02\x12\r\n\tDELIVERED\x10\x03\x12\r\n\tSCHEDULED\x10\x04\"\xc8\x01\n\x0f\x41\x63knowledgement\x12\x38\n\x06reason\x18\x01 \x01(\x0e\x32(.kafka_journal.v1.Acknowledgement.Reason\x12\x0e\n\x06holder\x18\x02 \x01(\t\x12\x11\n\tdelivered\x18\x03 \x01(\x03\x12\x12\n\ndeliveries\x18\x04 \x01(\r\"D\n\x06Reason\x12\x0c\n\x08\x43ONSUMED\x10\x00\x12\x0b\n\x07\x45XPIRED\x10\x01\x12\t\n\x05MOVED\x10\x02\x12\x08\n\x04\x44\x45\x41\x44\x10\x03\x12\n\n\x06PURGED\x10\x04\"\x17\n\tDuplicate\x12\n\n\x02id\x18\x01 \x01(\x0c\"H\n\x03Xid\x12\x11\n\tformat_id\x18\x01 \x01(\x03\x12\r\n\x05gtrid\x18\x02 \x01(\x0c\x12\r\n\x05\x62qual\x18\x03 \x01(\x0c\x12\x10\n\x08prepared\x18\x04 \x01(\x03\"\xea\x01\n\x07Outcome\x12\"\n\x03xid\x18\x01 \x01(\x0b\x32\x15.kafka_journal.v1.Xid\x12\x34\n\x08\x64\x65\x63ision\x18\x02 \x01(\x0e\x32\".kafka_journal.v1.Outcome.Decision\x12\x11\n\ttimestamp\x18\x03 \x01(\x03\"r\n\x08\x44\x65\x63ision\x12\x18\n\x14\x44\x45\x43ISION_UNSPECIFIED\x10\x00\x12\r\n\tCOMMITTED\x10\x01\x12\x0f\n\x0bROLLED_BACK\x10\x02\x12\x14\n\x10HEURISTIC_COMMIT\x10\x03\x12\x16\n\x12HEURISTIC_ROLLBACK\x10\x04*\x80\x01\n\nRecordKind\x12\x1b\n\x17RECORD_KIND_UNSPECIFIED\x10\x00\x12\x0b\n\x07\x41\x44\x44RESS\x10\x01\x12\t\n\x05QUEUE\x10\x02\x12\x0b\n\x07\x42INDING\x10\x03\x12\x0b\n\x07MESSAGE\x10\x04\x12\t\n\x05\x43HUNK\x10\x05\x12\x0b\n\x07OUTCOME\x10\x06\x12\x0b\n\x06REPLAY\x10\xff\x01*\x9f\x01\n\nUpdateKind\x12\x1b\n\x17UPDATE_KIND_UNSPECIFIED\x10\x00\x12\t\n\x05ROUTE\x10 \x12\r\n\tREFERENCE\x10!\x12\x0f\n\x0b\x41\x43KNOWLEDGE\x10\"\x12\r\n\tDUPLICATE\x10#\x12\x11\n\rQUEUE_CHANGED\x10$\x12\r\n\x08REPLAYED\x10\xfc\x01\x12\r\n\x08REMAPPED\x10\xfd\x01\x12\t\n\x04KEPT\x10\xfe\x01*%\n\x07Routing\x12\x0b\n\x07\x41NYCAST\x10\x00\x12\r\n\tMULTICAST\x10\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,42 +35,42 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_MESSAGE_HEADERSENTRY']._serialized_options = b'8\001'
   _globals['_MESSAGE_PROPERTIESENTRY']._loaded_options = None
   _globals['_MESSAGE_PROPERTIESENTRY']._serialized_options = b'8\001'
-  _globals['_RECORDKIND']._serialized_start=1798
-  _globals['_RECORDKIND']._serialized_end=1926
-  _globals['_UPDATEKIND']._serialized_start=1929
-  _globals['_UPDATEKIND']._serialized_end=2088
-  _globals['_ROUTING']._serialized_start=2090
-  _globals['_ROUTING']._serialized_end=2127
+  _globals['_RECORDKIND']._serialized_start=1868
+  _globals['_RECORDKIND']._serialized_end=1996
+  _globals['_UPDATEKIND']._serialized_start=1999
+  _globals['_UPDATEKIND']._serialized_end=2158
+  _globals['_ROUTING']._serialized_start=2160
+  _globals['_ROUTING']._serialized_end=2197
   _globals['_ADDRESS']._serialized_start=44
   _globals['_ADDRESS']._serialized_end=93
   _globals['_QUEUE']._serialized_start=96
-  _globals['_QUEUE']._serialized_end=347
-  _globals['_BINDING']._serialized_start=349
-  _globals['_BINDING']._serialized_end=402
-  _globals['_PROPERTY']._serialized_start=404
-  _globals['_PROPERTY']._serialized_end=511
-  _globals['_ORIGIN']._serialized_start=513
-  _globals['_ORIGIN']._serialized_end=603
-  _globals['_MESSAGE']._serialized_start=606
-  _globals['_MESSAGE']._serialized_end=1088
-  _globals['_MESSAGE_HEADERSENTRY']._serialized_start=935
-  _globals['_MESSAGE_HEADERSENTRY']._serialized_end=1009
-  _globals['_MESSAGE_PROPERTIESENTRY']._serialized_start=1011
-  _globals['_MESSAGE_PROPERTIESENTRY']._serialized_end=1088
-  _globals['_REFERENCE']._serialized_start=1091
-  _globals['_REFERENCE']._serialized_end=1295
-  _globals['_REFERENCE_CHANGE']._serialized_start=1205
-  _globals['_REFERENCE_CHANGE']._serialized_end=1295
-  _globals['_ACKNOWLEDGEMENT']._serialized_start=1298
-  _globals['_ACKNOWLEDGEMENT']._serialized_end=1459
-  _globals['_ACKNOWLEDGEMENT_REASON']._serialized_start=1391
-  _globals['_ACKNOWLEDGEMENT_REASON']._serialized_end=1459
-  _globals['_DUPLICATE']._serialized_start=1461
-  _globals['_DUPLICATE']._serialized_end=1484
-  _globals['_XID']._serialized_start=1486
-  _globals['_XID']._serialized_end=1558
-  _globals['_OUTCOME']._serialized_start=1561
-  _globals['_OUTCOME']._serialized_end=1795
-  _globals['_OUTCOME_DECISION']._serialized_start=1681
-  _globals['_OUTCOME_DECISION']._serialized_end=1795
+  _globals['_QUEUE']._serialized_end=378
+  _globals['_BINDING']._serialized_start=380
+  _globals['_BINDING']._serialized_end=433
+  _globals['_PROPERTY']._serialized_start=435
+  _globals['_PROPERTY']._serialized_end=542
+  _globals['_ORIGIN']._serialized_start=544
+  _globals['_ORIGIN']._serialized_end=634
+  _globals['_MESSAGE']._serialized_start=637
+  _globals['_MESSAGE']._serialized_end=1119
+  _globals['_MESSAGE_HEADERSENTRY']._serialized_start=966
+  _globals['_MESSAGE_HEADERSENTRY']._serialized_end=1040
+  _globals['_MESSAGE_PROPERTIESENTRY']._serialized_start=1042
+  _globals['_MESSAGE_PROPERTIESENTRY']._serialized_end=1119
+  _globals['_REFERENCE']._serialized_start=1122
+  _globals['_REFERENCE']._serialized_end=1326
+  _globals['_REFERENCE_CHANGE']._serialized_start=1236
+  _globals['_REFERENCE_CHANGE']._serialized_end=1326
+  _globals['_ACKNOWLEDGEMENT']._serialized_start=1329
+  _globals['_ACKNOWLEDGEMENT']._serialized_end=1529
+  _globals['_ACKNOWLEDGEMENT_REASON']._serialized_start=1461
+  _globals['_ACKNOWLEDGEMENT_REASON']._serialized_end=1529
+  _globals['_DUPLICATE']._serialized_start=1531
+  _globals['_DUPLICATE']._serialized_end=1554
+  _globals['_XID']._serialized_start=1556
+  _globals['_XID']._serialized_end=1628
+  _globals['_OUTCOME']._serialized_start=1631
+  _globals['_OUTCOME']._serialized_end=1865
+  _globals['_OUTCOME_DECISION']._serialized_start=1751
+  _globals['_OUTCOME_DECISION']._serialized_end=1865
 # @@protoc_insertion_point(module_scope)

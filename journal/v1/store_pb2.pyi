@@ -156,6 +156,7 @@ class Queue(_message.Message):
     DELIVERIES_MAX_FIELD_NUMBER: _builtins.int
     DEAD_LETTER_ADDRESS_FIELD_NUMBER: _builtins.int
     EXPIRY_ADDRESS_FIELD_NUMBER: _builtins.int
+    JOURNALED_ACQUISITION_FIELD_NUMBER: _builtins.int
     PAUSED_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     address: _builtins.str
@@ -170,6 +171,8 @@ class Queue(_message.Message):
     """0: without limit"""
     dead_letter_address: _builtins.str
     expiry_address: _builtins.str
+    journaled_acquisition: _builtins.bool
+    """who holds a message is journaled too"""
     paused: _builtins.bool
     """it takes messages in and hands out none"""
     def __init__(
@@ -185,11 +188,12 @@ class Queue(_message.Message):
         deliveries_max: _builtins.int = ...,
         dead_letter_address: _builtins.str = ...,
         expiry_address: _builtins.str = ...,
+        journaled_acquisition: _builtins.bool = ...,
         paused: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "client_id", b"client_id", "dead_letter_address", b"dead_letter_address", "deliveries_max", b"deliveries_max", "exclusive", b"exclusive", "expiry_address", b"expiry_address", "filter", b"filter", "name", b"name", "paused", b"paused", "routing", b"routing", "subscription", b"subscription"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "client_id", b"client_id", "dead_letter_address", b"dead_letter_address", "deliveries_max", b"deliveries_max", "exclusive", b"exclusive", "expiry_address", b"expiry_address", "filter", b"filter", "journaled_acquisition", b"journaled_acquisition", "name", b"name", "paused", b"paused", "routing", b"routing", "subscription", b"subscription"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -424,7 +428,7 @@ class Reference(_message.Message):
     DUE_FIELD_NUMBER: _builtins.int
     change: Global___Reference.Change.ValueType
     holder: _builtins.str
-    """who holds it, empty: nobody"""
+    """who holds it, empty: nobody, or the queue does not journal acquisitions"""
     deliveries: _builtins.int
     """how often it was handed out and came back, or was said to be"""
     due: _builtins.int
@@ -470,17 +474,25 @@ class Acknowledgement(_message.Message):
 
     REASON_FIELD_NUMBER: _builtins.int
     HOLDER_FIELD_NUMBER: _builtins.int
+    DELIVERED_FIELD_NUMBER: _builtins.int
+    DELIVERIES_FIELD_NUMBER: _builtins.int
     reason: Global___Acknowledgement.Reason.ValueType
     holder: _builtins.str
+    delivered: _builtins.int
+    """when it was first handed out, ms since 1970, 0: unknown or never"""
+    deliveries: _builtins.int
+    """how often it came back before, counted"""
     def __init__(
         self,
         *,
         reason: Global___Acknowledgement.Reason.ValueType = ...,
         holder: _builtins.str = ...,
+        delivered: _builtins.int = ...,
+        deliveries: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["holder", b"holder", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivered", b"delivered", "deliveries", b"deliveries", "holder", b"holder", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

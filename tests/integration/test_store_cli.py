@@ -51,7 +51,7 @@ def a_broker_leaves(settings: Settings) -> Left:
         ids: dict[str, int] = {}
         store.create_address("orders")
         for name in ("eu", "us"):
-            store.create_queue(QueueConfig(name, "orders", routing=Routing.MULTICAST))
+            store.create_queue(QueueConfig(name, "orders", routing=Routing.MULTICAST, journaled_acquisition=True))
         store.bind("eu", key="eu.#", filter="a = 1")
         now = int(wall_ms())
 

@@ -163,7 +163,8 @@ def _tables_of(directory: Path) -> list[tuple[str, int]]:
 
 
 def declare(store: MessageStore, *queues: str, address: str = "orders", window: int = 0, **config: Any) -> None:
-    """An address with queues."""
+    """An address with queues. They journal acquisitions, unless it is said otherwise."""
+    config.setdefault("journaled_acquisition", True)
     store.create_address(address, window)
     for queue in queues:
         store.create_queue(QueueConfig(queue, address, **config))
@@ -195,13 +196,23 @@ def taken(store: MessageStore, queue: str = "q", holder: str = "h") -> list[byte
 
 def kinds_in_journal(node: StoreNode) -> Counter[int]:
     """How many records of each kind the journal holds now."""
+    return Counter(kind for kind, _ in _in_journal(node).records.values())
+
+
+def updates_in_journal(node: StoreNode, kind: int) -> list[bytes]:
+    """The data of all updates of a kind that the journal holds now, in order of their records."""
+    updates = _in_journal(node).updates
+    return [data for each in sorted(updates) for its_kind, data, _ in updates[each] if its_kind == kind]
+
+
+def _in_journal(node: StoreNode) -> Collected:
     node.store.flush().wait()
     directory = node.directory.with_name(f"look-{uuid.uuid4().hex}")
     copy_living(node.directory, directory)
     found = Collected()
     with LocalJournal(directory) as journal:
         journal.activate(found)
-    return Counter(kind for kind, _ in found.records.values())
+    return found
 
 
 def refuse(error: type[JournalError], *operations: Callable[[], object]) -> None:

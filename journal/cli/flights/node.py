@@ -170,7 +170,11 @@ class FlightsNode:
             self._store.create_address(address)
         routing = Routing.MULTICAST if airline else Routing.ANYCAST
         subscription = address if airline else ""
-        self._store.create_queue(QueueConfig(queue, address, routing, client_id=airline, subscription=subscription))
+        self._store.create_queue(
+            QueueConfig(
+                queue, address, routing, client_id=airline, subscription=subscription, journaled_acquisition=True
+            )
+        )
         self._declared.add(queue)
 
     def _commit(self, step: int, tx: int, landings: Mapping[str, bytes] | None = None) -> Pending:

@@ -194,6 +194,10 @@ class VolatileBodies:
             return self._swap.get(body_id)
         return body
 
+    def in_memory(self, body_id: int) -> bytes | None:
+        """The body with this id; None if it is swapped."""
+        return self._bodies[body_id]
+
     def drop(self, body_id: int) -> None:
         body = self._bodies.pop(body_id, b"")
         if body is None:

@@ -30,8 +30,8 @@ from journal.store.chain.ports import ChainedStore
 from journal.store.chain.releasing import release_holder
 from journal.store.chain.streams import ChainStreams
 from journal.store.chain.transactions import ChainTransactions
-from journal.store.model import Delivery, Message, QueueConfig, ReferenceInfo, ReferenceState
-from journal.store.operations.look import QueueInfo
+from journal.store.model import Delivery, Held, Message, QueueConfig, ReferenceInfo, ReferenceState
+from journal.store.operations.look import QueueInfo, Reading
 from journal.store.operations.transactions import Prepared
 from journal.store.pending import Moved, Pending, PendingAll
 from journal.store.queues.entry import AddressEntry, BindingEntry, MessageEntry
@@ -174,21 +174,14 @@ class MessageStoreChain:
         return self._core.of_message(message_id, 0, lambda store, its_id, _: store.delete(its_id))
 
     def acknowledge(self, message_id: int, queue: str, holder: str = "", tx: int = 0) -> Pending:
-        its_tx = chained_id(tx)
-        with self._core.lock:
-            first = self._core.steps.ask_first(lambda store: store.acknowledge(message_id, queue, holder, tx))
-            joined = self._core.steps.follow(
-                first, [message_id], queue, lambda store, its_ids: store.acknowledge(its_ids[0], queue, holder, its_tx)
-            )
-            self._core.note_touched([message_id], tx)
-            return Pending(first.id, joined.completion)
+        return Pending(message_id, self.acknowledge_all([Held(queue, (message_id,), holder)], tx).completion)
 
-    def acknowledge_all(self, message_ids: Sequence[int], queue: str, holder: str = "", tx: int = 0) -> PendingAll:
+    def acknowledge_all(self, held: Sequence[Held], tx: int = 0) -> PendingAll:
         its_tx = chained_id(tx)
         with self._core.lock:
-            first = self._core.steps.ask_first(lambda store: store.acknowledge_all(message_ids, queue, holder, tx))
+            first = self._core.steps.ask_first(lambda store: store.acknowledge_all(held, tx))
             joined = self._core.steps.follow(
-                first, first.ids, queue, lambda store, its_ids: store.acknowledge_all(its_ids, queue, holder, its_tx)
+                first, held, lambda store, its_held: store.acknowledge_all(its_held, its_tx)
             )
             self._core.note_touched(first.ids, tx)
             return PendingAll(first.ids, joined.completion)
@@ -196,26 +189,30 @@ class MessageStoreChain:
     def acquire(self, message_id: int, queue: str, holder: str, tx: int = 0) -> Pending:
         its_tx = chained_id(tx)
 
-        def acquire(store: ChainedStore, its_ids: Sequence[int]) -> Pending:
-            return store.acquire(its_ids[0], queue, holder, its_tx, checked=True)
+        def acquire(store: ChainedStore, held: Sequence[Held]) -> Pending:
+            return store.acquire(held[0].messages[0], queue, holder, its_tx, checked=True)
 
         with self._core.lock:
             first = self._core.steps.ask_first(lambda store: store.acquire(message_id, queue, holder, tx))
-            joined = self._core.steps.follow(first, [message_id], queue, acquire)
+            joined = self._core.steps.follow(first, [Held(queue, [message_id])], acquire)
             self._core.note_touched([message_id], tx)
             return Pending(first.id, joined.completion)
 
     def take(self, queue: str, holder: str) -> Delivery | None:
-        """Take a message. The first store chooses it, and the others then acquire the same message."""
+        taken = self.take_all(queue, holder, 1, bodies=False)
+        return taken[0] if taken else None
 
-        def acquire(store: ChainedStore, its_ids: Sequence[int]) -> Pending:
-            return store.acquire(its_ids[0], queue, holder, checked=True)
+    def take_all(self, queue: str, holder: str, count: int, *, bodies: bool = True) -> list[Delivery]:
+        """Take messages. The first store chooses them, and the others then acquire the same messages."""
+
+        def acquire(store: ChainedStore, held: Sequence[Held]) -> Pending:
+            return store.acquire(held[0].messages[0], queue, holder, checked=True)
 
         with self._core.lock:
-            delivery = self._core.steps.ask_first(lambda store: store.take(queue, holder))
-            if delivery is not None:
-                self._core.steps.follow(Pending(delivery.message), [delivery.message], queue, acquire)
-            return delivery
+            taken = self._core.steps.ask_first(lambda store: store.take_all(queue, holder, count, bodies=bodies))
+            for each in taken:
+                self._core.steps.follow(Pending(each.message), [Held(queue, [each.message])], acquire)
+            return taken
 
     def release(self, message_id: int, queue: str, holder: str = "", tx: int = 0, *, counts: bool = True) -> Pending:
         its_id, its_tx = chained_id(message_id), chained_id(tx)
@@ -312,6 +309,9 @@ class MessageStoreChain:
 
     def message(self, message_id: int, *, body: bool = True) -> Message:
         return self._first.message(message_id, body=body)
+
+    def bodies(self, message_ids: Sequence[int]) -> Reading:
+        return self._first.bodies(message_ids)
 
     def body_stream(self, message_id: int) -> BodyStream:
         return self._first.body_stream(message_id)

@@ -10,6 +10,7 @@ from journal.append.completion import Completion
 from journal.errors import ConfigError
 from journal.store.chain.lockstep import Joined, Lockstep, chained_id
 from journal.store.chain.ports import ChainedStore
+from journal.store.model import Held
 from journal.store.pending import Moved, Pending
 
 LAG_TIMEOUT_S_DEFAULT = 30.0
@@ -139,7 +140,8 @@ class ChainCore:
         """Make the other stores do what the first one did: move the message to the same queues, with the same copy.
         There is no copy if `first` has no id."""
         copy = chained_id(first.id)
-        joined = self.steps.follow(first, [message_id], queue, lambda store, its_ids: call(store, its_ids[0], copy))
+        held = [Held(queue, [message_id])]
+        joined = self.steps.follow(first, held, lambda store, its_held: call(store, its_held[0].messages[0], copy))
         self.note_touched([message_id], tx)
         if first.id:
             self.expect([first.id], tx, joined)

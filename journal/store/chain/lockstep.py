@@ -27,6 +27,7 @@ from journal.errors import (
     StateError,
 )
 from journal.store.chain.ports import ChainedStore
+from journal.store.model import Held, ids_of
 from journal.store.pending import Accepted
 
 log = logging.getLogger(__name__)
@@ -205,22 +206,23 @@ class Lockstep:
     def follow(
         self,
         first: Accepted,
-        message_ids: Sequence[int],
-        queue: str,
-        call: Callable[[ChainedStore, Sequence[int]], Accepted],
+        held: Sequence[Held],
+        call: Callable[[ChainedStore, Sequence[Held]], Accepted],
     ) -> Joined:
         """Do an operation on messages, which the first store has done, in the other stores. A message that another
         store holds for somebody, although the first store does not, is released there first."""
-        for message_id in message_ids:
+        for message_id in ids_of(held):
             self.await_arrival(message_id)
-        messages = [chained_id(message_id) for message_id in message_ids]
+        its_held = [each._replace(messages=[*map(chained_id, each.messages)]) for each in held]
 
         def follow(store: ChainedStore) -> Accepted:
-            for _ in messages:
+            for _ in ids_of(held):
                 try:
-                    return call(store, messages)
+                    return call(store, its_held)
                 except MessageHeldError as error:
-                    store.release(error.message, queue, counts=False)
-            return call(store, messages)
+                    for each in its_held:
+                        if error.message in each.messages:
+                            store.release(error.message, each.queue, counts=False)
+            return call(store, its_held)
 
         return self.join(first, follow)

@@ -8,9 +8,9 @@ from typing import Protocol
 from journal.append.completion import Completion
 from journal.append.operations import PlainOperation
 from journal.store.bodies.chunks import BodyStream
-from journal.store.model import Delivery, Message, QueueConfig, ReferenceInfo
+from journal.store.model import Delivery, Held, Message, QueueConfig, ReferenceInfo
 from journal.store.operations.hold import Releasing
-from journal.store.operations.look import QueueInfo
+from journal.store.operations.look import QueueInfo, Reading
 from journal.store.operations.transactions import Prepared
 from journal.store.pending import Moved, Pending, PendingAll
 from journal.store.queues.entry import AddressEntry, BindingEntry, MessageEntry
@@ -80,11 +80,11 @@ class ChainedStore(Protocol):
 
     def acknowledge(self, message_id: int, queue: str, holder: str = "", tx: int = 0) -> Pending: ...
 
-    def acknowledge_all(self, message_ids: Sequence[int], queue: str, holder: str = "", tx: int = 0) -> PendingAll: ...
+    def acknowledge_all(self, held: Sequence[Held], tx: int = 0) -> PendingAll: ...
 
     def acquire(self, message_id: int, queue: str, holder: str, tx: int = 0, *, checked: bool = False) -> Pending: ...
 
-    def take(self, queue: str, holder: str) -> Delivery | None: ...
+    def take_all(self, queue: str, holder: str, count: int, *, bodies: bool = True) -> list[Delivery]: ...
 
     def release(
         self, message_id: int, queue: str, holder: str = "", tx: int = 0, *, counts: bool = True
@@ -135,6 +135,8 @@ class ChainedStore(Protocol):
     def in_doubt(self) -> list[TransactionInfo]: ...
 
     def message(self, message_id: int, *, body: bool = True) -> Message: ...
+
+    def bodies(self, message_ids: Sequence[int]) -> Reading: ...
 
     def body_stream(self, message_id: int) -> BodyStream: ...
 

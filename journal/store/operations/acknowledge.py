@@ -1,4 +1,4 @@
-"""How messages are settled: references of a queue are acknowledged, one or many at a time, inside a transaction or not.
+"""How messages are settled: references are acknowledged, one or many at a time, inside a transaction or not.
 
 A reference is gone for everybody else as soon as its acknowledgement is accepted. The acknowledgement of a message's
 last reference also deletes the message, in the same group.
@@ -10,17 +10,19 @@ column.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from journal.append.completion import Completion
 from journal.append.interrupted import is_refusal
 from journal.append.operations import AnyOperation, DeletedRecords, PlainOperation
 from journal.errors import StoreError
+from journal.store.model import Held, ids_of
 from journal.store.operations.change import ReferenceChanges
 from journal.store.operations.core import StoreCore
 from journal.store.operations.discard import MessageDiscard
 from journal.store.pending import COMPLETED, Pending, PendingAll
 from journal.store.queues.entry import QueueEntry
+from journal.store.queues.runs import Run
 from journal.store.queues.state import QueueState
 from journal.store.records import encode_acknowledgement
 from journal.store.transactions import Taken
@@ -29,9 +31,20 @@ from journal.v1.store_pb2 import ACKNOWLEDGE, Acknowledgement
 
 Reason: TypeAlias = Acknowledgement.Reason.ValueType
 
+_RUN_MIN = 4
+"""The smallest number of messages for which handling them column by column is cheaper."""
+
 _NOBODY_KNOWS = -1
 """The number that locks a reference whose acknowledgement was interrupted, so that it is not known whether the journal
 has it."""
+
+
+class HeldPart(NamedTuple):
+    """Messages of one queue that one holder settles; the queue of a `Held`, found."""
+
+    queue: QueueEntry
+    messages: Sequence[int]
+    holder: str
 
 
 class AcknowledgeOperations:
@@ -42,15 +55,21 @@ class AcknowledgeOperations:
         self._changes = changes
         self._discard = discard
 
-    # ---- one -------------------------------------------------------------------------------------------------------
-
-    def acknowledge(self, message_id: int, queue: str, holder: str = "", tx: int = 0) -> Pending:
+    def acknowledge_all(self, held: Sequence[Held], tx: int = 0) -> PendingAll:
         with self._core.lock:
             state = self._core.enter()
-            target = state.queue(queue)
+            parts = parts_of(state, held)
+            if not parts:
+                return PendingAll(())
             if tx:
-                return Pending(message_id, self.settle_in(state, [message_id], target, holder, tx))
-            return self.settle(state, message_id, target, holder, Acknowledgement.CONSUMED)
+                return PendingAll(ids_of(held), self.settle_in(state, parts, tx))
+            if len(parts) == 1 and len(parts[0].messages) == 1:
+                queue, (message_id,), holder = parts[0]
+                pending = self.settle(state, message_id, queue, holder, Acknowledgement.CONSUMED)
+                return PendingAll((message_id,), pending.completion)
+            return PendingAll(ids_of(held), self._settle_all(state, parts))
+
+    # ---- one -------------------------------------------------------------------------------------------------------
 
     def settle(
         self, state: QueueState, message_id: int, queue: QueueEntry, holder: str, reason: Reason,
@@ -59,7 +78,9 @@ class AcknowledgeOperations:
         """Settle one reference outside of transactions. The operations `before` come first in the same group."""
         queue_id = queue.record_id
         row, durable, references, chunks = state.to_acknowledge(message_id, queue_id, holder)
-        settled = encode_acknowledgement(reason, holder) if durable and queue.config.durable else b""
+        settled = b""
+        if durable and queue.config.durable:
+            settled = encode_acknowledgement(reason, holder, *state.delivery_of(row))
         completion = None
         try:
             if durable and references == 1 and queue.config.durable and not (chunks or before):
@@ -83,123 +104,144 @@ class AcknowledgeOperations:
 
     # ---- many ------------------------------------------------------------------------------------------------------
 
-    def acknowledge_all(self, message_ids: Sequence[int], queue: str, holder: str = "", tx: int = 0) -> PendingAll:
-        with self._core.lock:
-            state = self._core.enter()
-            target = state.queue(queue)
-            if not message_ids:
-                return PendingAll(())
-            if tx:
-                _require_each_once(message_ids)
-                return PendingAll(message_ids, self.settle_in(state, message_ids, target, holder, tx))
-            settled = encode_acknowledgement(Acknowledgement.CONSUMED, holder)
-            queue_id = target.record_id
-            run = state.to_acknowledge_run(message_ids, queue_id, holder) if target.config.durable else None
+    def _settle_all(self, state: QueueState, parts: Sequence[HeldPart]) -> Completion:
+        """Settle references outside of transactions, all of them or none. Parts that are runs are settled column by
+        column."""
+        runs: list[tuple[HeldPart, Run]] = []
+        others: list[HeldPart] = []
+        for part in parts:
+            run = None
+            if len(part.messages) >= _RUN_MIN and part.queue.config.durable:
+                run = state.to_acknowledge_run(part.messages, part.queue.record_id, part.holder)
             if run is None:
-                _require_each_once(message_ids)
-                return self._acknowledge_each(state, message_ids, target, holder, settled)
-            deleted = DeletedRecords(message_ids, ACKNOWLEDGE, settled, queue_id)
-            completion = self._append_settled(state, [deleted], message_ids, queue_id, holder)
-            state.acknowledge_run(target, run)
-            self._core.effects.when_durable(completion, state.settled_run, run, queue_id)
-            return PendingAll(message_ids, completion)
+                others.append(part)
+            else:
+                runs.append((part, run))
+        if others or len(runs) > 1:
+            _require_each_once(parts)
+        operations, written = self._settling_each(state, others)
+        for part, run in runs:
+            queue_id, place = part.queue.record_id, 0
+            for count, delivered, deliveries in state.deliveries_of_run(run):
+                settled = encode_acknowledgement(Acknowledgement.CONSUMED, part.holder, delivered, deliveries)
+                ids = part.messages[place : place + count]
+                operations.append(DeletedRecords(ids, ACKNOWLEDGE, settled, queue_id))
+                place += count
+        completion = self._append_settled(state, operations, parts) if operations else COMPLETED
+        for part, run in runs:
+            state.acknowledge_run(part.queue, run)
+            self._core.effects.when_durable(completion, state.settled_run, run, part.queue.record_id)
+        for part in others:
+            self._acknowledge_each(state, part, written, completion)
+        return completion
+
+    def _settling_each(
+        self, state: QueueState, parts: Sequence[HeldPart]
+    ) -> tuple[list[AnyOperation], set[tuple[int, int]]]:
+        """The operations that settle messages of any kind, and the (message, queue) pairs for which there are some."""
+        operations: list[AnyOperation] = []
+        last: dict[tuple[int, bytes], list[int]] = {}
+        """Messages that are deleted with their last reference, by queue and acknowledgement."""
+        settled_before: dict[int, int] = {}
+        written: set[tuple[int, int]] = set()
+        for queue, messages, holder in parts:
+            queue_id, queue_durable = queue.record_id, queue.config.durable
+            for message_id in messages:
+                row, durable, references, chunks = state.to_acknowledge(message_id, queue_id, holder)
+                before = settled_before[message_id] = settled_before.get(message_id, 0) + 1
+                references -= before - 1
+                if not durable or not (queue_durable or references == 1):
+                    continue
+                written.add((message_id, queue_id))
+                settled = encode_acknowledgement(Acknowledgement.CONSUMED, holder, *state.delivery_of(row))
+                if queue_durable and references == 1 and not chunks and before == 1:
+                    last.setdefault((queue_id, settled), []).append(message_id)
+                else:
+                    operations += _settling(message_id, durable, references, chunks, queue, settled)
+        operations += [DeletedRecords(ids, ACKNOWLEDGE, settled, queue_id) for (queue_id, settled), ids in last.items()]
+        return operations, written
 
     def _acknowledge_each(
-        self, state: QueueState, message_ids: Sequence[int], queue: QueueEntry, holder: str, settled: bytes
-    ) -> PendingAll:
-        """Settle references of messages of any kind."""
-        queue_id, queue_durable = queue.record_id, queue.config.durable
-        operations: list[AnyOperation] = []
-        last: list[int] = []
-        written: set[int] = set()
-        for message_id in message_ids:
-            _, durable, references, chunks = state.to_acknowledge(message_id, queue_id, holder)
-            if not durable or not (queue_durable or references == 1):
-                continue
-            written.add(message_id)
-            if queue_durable and references == 1 and not chunks:
-                last.append(message_id)
-            else:
-                operations += _settling(message_id, durable, references, chunks, queue, settled)
-        if last:
-            operations.append(DeletedRecords(last, ACKNOWLEDGE, settled, queue_id))
-        completion = self._append_settled(state, operations, message_ids, queue_id, holder) if operations else None
-        for message_id in message_ids:
+        self, state: QueueState, part: HeldPart, written: set[tuple[int, int]], completion: Completion
+    ) -> None:
+        queue_id = part.queue.record_id
+        for message_id in part.messages:
             chunks = state.remainder(message_id)[2]
             # the row is looked up again, because it may have moved when other references were brought to memory
-            if state.acknowledge(message_id, queue_id, holder):
+            if state.acknowledge(message_id, queue_id, part.holder):
                 self._discard.drop_bodies(message_id, chunks)
-            if completion is not None and message_id in written:
+            if (message_id, queue_id) in written:
                 self._core.effects.settles(completion, message_id, queue_id)
             else:
                 state.settled(message_id, queue_id)
-        return PendingAll(message_ids) if completion is None else PendingAll(message_ids, completion)
 
     def _append_settled(
-        self,
-        state: QueueState,
-        operations: Sequence[AnyOperation],
-        message_ids: Sequence[int],
-        queue_id: int,
-        holder: str,
+        self, state: QueueState, operations: Sequence[AnyOperation], parts: Sequence[HeldPart]
     ) -> Completion:
         try:
             return self._core.journal.append_all(operations)
         except BaseException as error:
             if not is_refusal(error):
-                for message_id in message_ids:
-                    state.lock(message_id, queue_id, _NOBODY_KNOWS, holder)
+                for queue, messages, holder in parts:
+                    for message_id in messages:
+                        state.lock(message_id, queue.record_id, _NOBODY_KNOWS, holder)
             raise
 
     # ---- in transactions -------------------------------------------------------------------------------------------
 
     def settle_in(
-        self, state: QueueState, message_ids: Sequence[int], queue: QueueEntry, holder: str, tx: int,
-        reason: Reason = Acknowledgement.CONSUMED,
-    ) -> Completion:  # fmt: skip
-        """Settle references of one queue in a transaction, all of them or none."""
+        self, state: QueueState, parts: Sequence[HeldPart], tx: int, reason: Reason = Acknowledgement.CONSUMED
+    ) -> Completion:
+        """Settle references in a transaction, all of them or none."""
         txn = self._core.transactions.accepting(tx)
-        queue_id = queue.record_id
+        _require_each_once(parts)
         operations: list[PlainOperation] = []
         taken: list[Taken] = []
-        locked: list[int] = []
+        locked: list[tuple[int, int]] = []
         try:
-            for message_id in message_ids:
-                durable = queue.config.durable and state.remainder(message_id)[0]
-                has_it = holder
-                if (message_id, queue_id) in txn.changed:
-                    # the lock is for others: a load would lock the reference for the transaction, and a rollback would
-                    # unlock it
-                    has_it = self._core.reference(message_id, queue).holder or holder
-                data = encode_acknowledgement(reason, has_it)
-                if self._changes.lock_in(state, txn, message_id, queue, holder):
-                    locked.append(message_id)
-                if durable:
-                    operations.append((UPDATE, message_id, ACKNOWLEDGE, data, False, queue_id))
-                taken.append(Taken(message_id, queue_id, has_it, durable))
+            for queue, messages, holder in parts:
+                for message_id in messages:
+                    key = (message_id, queue.record_id)
+                    has_it = holder
+                    if key in txn.changed:
+                        # the lock is for others: a load would lock the reference for the transaction, and a rollback
+                        # would unlock it
+                        has_it = self._core.reference(message_id, queue).holder or holder
+                    if self._changes.lock_in(state, txn, message_id, queue, holder):
+                        locked.append(key)
+                    durable = queue.config.durable and state.remainder(message_id)[0]
+                    if durable:
+                        data = encode_acknowledgement(reason, has_it, *state.delivery_in(*key))
+                        operations.append((UPDATE, message_id, ACKNOWLEDGE, data, False, queue.record_id))
+                    taken.append(Taken(message_id, queue.record_id, has_it, durable))
             completion = self._core.journal.append_all(operations, tx=tx) if operations else COMPLETED
         except BaseException as error:
             if is_refusal(error):
-                for message_id in locked:
-                    state.unlock(message_id, queue_id)
+                for key in locked:
+                    state.unlock(*key)
             raise
-        for message_id in message_ids:
-            key = (message_id, queue_id)
+        for each in taken:
+            key = (each.message, each.queue)
             if key in txn.changed:
                 txn.changed[key] = txn.changed[key]._replace(acknowledged=True)
-        txn.take(queue_id, taken)
+        txn.take(taken)
         return completion
 
 
-def _require_each_once(message_ids: Sequence[int]) -> None:
-    """Raises StoreError for a message that is named twice."""
-    if len({*message_ids}) == len(message_ids):
-        return
-    seen: set[int] = set()
-    for message_id in message_ids:
-        if message_id in seen:
-            raise StoreError(f"message {message_id} is given twice")
-        seen.add(message_id)
+def parts_of(state: QueueState, held: Sequence[Held]) -> list[HeldPart]:
+    """The parts that have messages. Raises QueueMissingError."""
+    parts = [HeldPart(state.queue(queue), messages, holder) for queue, messages, holder in held]
+    return [part for part in parts if part.messages]
+
+
+def _require_each_once(parts: Sequence[HeldPart]) -> None:
+    """Raises StoreError for a message that is named twice in one queue."""
+    seen: set[tuple[int, int]] = set()
+    for queue, messages, _ in parts:
+        for message_id in messages:
+            if (message_id, queue.record_id) in seen:
+                raise StoreError(f"message {message_id} is given twice")
+            seen.add((message_id, queue.record_id))
 
 
 def _settling(

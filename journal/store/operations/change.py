@@ -59,7 +59,7 @@ class ReferenceChanges:
     ) -> Pending:
         """Append a transaction's change of a reference, and lock the reference."""
         message_id, queue_id = seen.message, queue.record_id
-        data = encode_reference(change, holder, deliveries, due)
+        data = encode_reference(change, journaled_holder(queue, holder), deliveries, due)
         durable = queue.config.durable and message_id not in self._core.volatile
         key = (message_id, queue_id)
         pending = Pending(message_id)
@@ -105,6 +105,11 @@ class ReferenceChanges:
         for txn in (*transactions.settling, transactions.open.get(info.tx)):
             if txn is not None and (message_id, queue.record_id) in txn.changed:
                 raise MessageHeldError(f"message {message_id} is locked by transaction {txn.tx}", message_id)
+
+
+def journaled_holder(queue: QueueEntry, holder: str) -> str:
+    """The holder that a REFERENCE update names: none, unless the queue journals acquisitions."""
+    return holder if queue.config.journaled_acquisition else ""
 
 
 def require_unlocked(info: ReferenceInfo) -> None:

@@ -1,63 +1,83 @@
 """How messages are consumed: holders acquire and release them, count deliveries, and schedule them.
 
 A message that is acquired is gone for everybody else as soon as the operation is accepted. A holder is a name that the
-broker chose (of a member, a client, a session). After a load, the messages that it held stay reserved for it: for good
-if it re-attaches or acquires them again, else until `acquire_grace_ms` have passed.
+broker chose (of a member, a client, a session). Acquisitions are in memory: after a load the messages are ready again.
+In a queue with `journaled_acquisition` they stay reserved for their holder: for good if it re-attaches or acquires them
+again, else until `acquire_grace_ms` have passed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from journal.append.operations import PlainOperation
 from journal.errors import (
     InvalidOperationError,
     MessageHeldError,
     StateError,
 )
 from journal.store.model import DELIVERIES_MAX, Delivery, ReferenceState
-from journal.store.operations.change import Change, ReferenceChanges, require_unlocked
+from journal.store.operations.change import Change, ReferenceChanges, journaled_holder, require_unlocked
 from journal.store.operations.core import StoreCore
 from journal.store.operations.hold import HoldOperations
+from journal.store.operations.look import LookOperations, content_of
 from journal.store.pending import Pending
 from journal.store.queues.entry import QueueEntry
 from journal.store.queues.state import QueueState, require_in_time
 from journal.store.records import encode_reference, require_due
 from journal.store.transactions import StoreTransaction
+from journal.v1.journal_pb2 import UPDATE
 from journal.v1.store_pb2 import REFERENCE, Reference
 
 
 class ConsumeOperations:
     """Operations on references."""
 
-    def __init__(self, core: StoreCore, changes: ReferenceChanges, hold: HoldOperations) -> None:
+    def __init__(self, core: StoreCore, changes: ReferenceChanges, hold: HoldOperations, look: LookOperations) -> None:
+        self._look = look
         self._core = core
         self._changes = changes
         self._hold = hold
 
     # ---- acquiring and giving back ---------------------------------------------------------------------------------
 
-    def take(self, queue: str, holder: str) -> Delivery | None:
+    def take_all(self, queue: str, holder: str, count: int, *, bodies: bool) -> list[Delivery]:
         _require_name(holder)
+        if count < 1:
+            raise InvalidOperationError(f"{count} messages cannot be taken")
         core = self._core
         with core.lock:
             state = core.enter()
             target = state.queue(queue)
             if not core.journal.current:
-                return None
-            now_ms = core.clock_ms()
+                return []
             self._hold.let_go_of_absent()
             self._hold.give_back_left()
             queue_id = target.record_id
-            delivery = state.take(queue_id, holder, now_ms)
-            if delivery is None:
-                return None
-            message_id, deliveries = delivery
-            if target.config.durable and message_id not in core.volatile:
+            taken = state.take_all(queue_id, holder, count, core.clock_ms())
+            if taken and target.config.journaled_acquisition and target.config.durable:
                 try:
-                    data = encode_reference(Reference.ACQUIRED, holder, deliveries)
-                    core.journal.update(message_id, REFERENCE, data, replaceable=True, subject=queue_id)
+                    self._journal_acquired(taken, queue_id, holder)
                 except BaseException:
-                    state.release(message_id, queue_id, holder, counts=False)
+                    for each in taken:
+                        state.release(each.message, queue_id, holder, counts=False)
                     raise
-            return delivery
+            found = [self._look.in_memory(each.message) for each in taken] if bodies else []
+        if not bodies:
+            return taken
+        return [
+            each if data is None else each._replace(content=content_of(data, durable=durable))
+            for each, (data, durable) in zip(taken, found, strict=True)
+        ]
+
+    def _journal_acquired(self, taken: Sequence[Delivery], queue_id: int, holder: str) -> None:
+        operations: list[PlainOperation] = []
+        for each in taken:
+            if each.message not in self._core.volatile:
+                data = encode_reference(Reference.ACQUIRED, holder, each.deliveries)
+                operations.append((UPDATE, each.message, REFERENCE, data, True, queue_id))
+        if operations:
+            self._core.journal.append_all(operations)
 
     def acquire(self, message_id: int, queue: str, holder: str, tx: int = 0, *, checked: bool = False) -> Pending:
         _require_name(holder)
@@ -76,11 +96,13 @@ class ConsumeOperations:
             state.require_acquirable(message_id, queue_id, holder, None if checked else core.clock_ms())
             if not (info.holder or checked):
                 _require_not_paused(target)
-            if info.state is ReferenceState.HELD:
+            if not target.config.journaled_acquisition:
+                pending = Pending(message_id)
+            elif info.state is ReferenceState.HELD:
                 pending = Pending(message_id, core.journal.flush())
             else:
                 pending = self._note(Reference.ACQUIRED, message_id, target, holder, info.deliveries, 0)
-            state.acquire(message_id, queue_id, holder, None)
+            state.acquire(message_id, queue_id, holder, core.clock_ms(), checked=True)
             return pending
 
     def _acquire_in(
@@ -118,7 +140,9 @@ class ConsumeOperations:
                 return self._changes.change_in(
                     state, txn, Reference.RELEASED, info, target, holder="", deliveries=count, due=due
                 )
-            pending = self._note(Reference.RELEASED, message_id, target, "", count, due)
+            pending = Pending(message_id)
+            if counts or target.config.journaled_acquisition:
+                pending = self._note(Reference.RELEASED, message_id, target, "", count, due)
             state.release(message_id, target.record_id, holder, counts=counts)
             return pending
 
@@ -172,7 +196,7 @@ class ConsumeOperations:
         self, change: Change, message_id: int, queue: QueueEntry, holder: str, deliveries: int, due: int
     ) -> Pending:
         """Append the new state of a reference, if its message and queue are durable."""
-        data = encode_reference(change, holder, deliveries, due)
+        data = encode_reference(change, journaled_holder(queue, holder), deliveries, due)
         if message_id in self._core.volatile or not queue.config.durable:
             return Pending(message_id)
         completion = self._core.journal.update(message_id, REFERENCE, data, replaceable=True, subject=queue.record_id)

@@ -126,12 +126,13 @@ class HoldOperations:
         return settings.operations_at_once(settings.release_operations_max, self._core.journal.limits)
 
     def _release_all(self, held: list[tuple[int, int]], *, counts: bool, wait: bool = True) -> Completion | None:
-        """Release references in one group; None if none of them is durable."""
+        """Release references in one group; None if nothing is journaled for them."""
         core, state = self._core, self._core.state
         operations: list[PlainOperation] = []
         for message_id, queue_id in held:
             queue = state.queue_of(queue_id)
-            if queue.config.durable and message_id not in core.volatile:
+            noted = counts or queue.config.journaled_acquisition
+            if noted and queue.config.durable and message_id not in core.volatile:
                 info = core.reference(message_id, queue)
                 data = encode_reference(Reference.RELEASED, "", info.deliveries + counts, info.due)
                 operations.append((UPDATE, message_id, REFERENCE, data, True, queue_id))

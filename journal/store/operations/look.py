@@ -3,7 +3,9 @@ queue."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import asyncio
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -43,6 +45,20 @@ class QueueInfo(NamedTuple):
     """The smallest timestamp of the first messages of all priorities; 0 if no message is ready."""
 
 
+class Reading:
+    """Messages that are being read: await it in an event loop, where a thread reads them, or `wait` in a thread."""
+
+    def __init__(self, read: Callable[[], dict[int, Message]]) -> None:
+        self._read = read
+
+    def wait(self) -> dict[int, Message]:
+        """Read the messages in this thread; gives them by id. Messages that are gone are left out."""
+        return self._read()
+
+    def __await__(self) -> Generator[object, None, dict[int, Message]]:
+        return asyncio.to_thread(self._read).__await__()
+
+
 class LookOperations:
     """Operations that change nothing."""
 
@@ -55,10 +71,28 @@ class LookOperations:
         with self._core.lock:
             entry = self._core.enter().message(message_id)
         (data,) = BodyStream(message_id, (message_id,), self._reader(message_id), self._read_timeout_s)
-        message = decode_message(data)
+        message = content_of(data, durable=entry.durable)
         if body and entry.chunks:
             message = replace(message, body=b"".join(self.body_stream(message_id)))
-        return message if entry.durable else replace(message, durable=False)
+        return message
+
+    def in_memory(self, message_id: int) -> tuple[bytes | None, bool]:
+        """The data of a message's record, None if it is not in memory; and whether the message is durable. Its caller
+        holds the store's lock."""
+        core = self._core
+        if message_id in core.volatile:
+            return core.volatile.in_memory(message_id), False
+        return core.cache.get(message_id), True
+
+    def bodies(self, message_ids: Sequence[int]) -> Reading:
+        return Reading(partial(self._read_all, tuple(message_ids)))
+
+    def _read_all(self, message_ids: Sequence[int]) -> dict[int, Message]:
+        found: dict[int, Message] = {}
+        for message_id in message_ids:
+            with suppress(MessageMissingError):
+                found[message_id] = self.message(message_id, body=False)
+        return found
 
     def body_stream(self, message_id: int) -> BodyStream:
         with self._core.lock:
@@ -165,6 +199,12 @@ class LookOperations:
             core.enter()
             core.cache.pass_on()
             return core.cache.bytes
+
+
+def content_of(data: bytes, *, durable: bool) -> Message:
+    """The message in the data of its record."""
+    message = decode_message(data)
+    return message if durable else replace(message, durable=False)
 
 
 def require_limit(limit: int) -> None:

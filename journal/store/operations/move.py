@@ -13,7 +13,7 @@ from dataclasses import replace
 from journal.errors import QueueMissingError, StoreError
 from journal.store.message_records import encode_message
 from journal.store.model import Message, Origin, Routing
-from journal.store.operations.acknowledge import AcknowledgeOperations, Reason
+from journal.store.operations.acknowledge import AcknowledgeOperations, HeldPart, Reason
 from journal.store.operations.add import MessageAdder, Outgoing
 from journal.store.operations.change import ReferenceChanges
 from journal.store.operations.core import StoreCore
@@ -94,7 +94,7 @@ class MoveOperations:
             target = state.queue(queue)
             holder = self._changes.holder_of(message_id, target, tx)
             if tx:
-                completion = self._acknowledge.settle_in(state, [message_id], target, holder, tx, code)
+                completion = self._acknowledge.settle_in(state, [HeldPart(target, [message_id], holder)], tx, code)
             else:
                 completion = self._acknowledge.settle(state, message_id, target, holder, code).completion
             return Moved(0, completion)
@@ -174,7 +174,7 @@ class MoveOperations:
                 state = self._core.enter()
                 source = state.queue(queue)
                 holder = self._changes.holder_of(message_id, source, tx)
-                self._acknowledge.settle_in(state, [message_id], source, holder, tx, code)
+                self._acknowledge.settle_in(state, [HeldPart(source, [message_id], holder)], tx, code)
             settled = True
             pending = self._stream.store_stream(bodiless, self._look.body_stream(message_id), queues, tx, id=id)
             if own:

@@ -157,7 +157,7 @@ class TransactionOperations:
         if before not in ("", holder):
             state.release(*key, before)
         if holder not in ("", before):
-            state.acquire(*key, holder, None)
+            state.acquire(*key, holder, self._core.clock_ms(), checked=True)
         state.deliveries(*key, deliveries)
         state.schedule(*key, due)
         if holder and key in txn.unclaimed:

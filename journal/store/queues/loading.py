@@ -159,6 +159,7 @@ class QueueLoading(QueueRuns):
     def load_complete(self) -> array[int]:
         """Complete the load. Returns the messages without a live reference, which stay known until `forget`."""
         tables = self._tables
+        tables.loaded_before = tables.next_high
         if not self._in_order:
             self.sort_lines()
         orphans = array("q")

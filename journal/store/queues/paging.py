@@ -68,6 +68,8 @@ class PagedTables:
         """Transactions by row: of LOCKED rows, and of ARRIVING rows that a transaction adds."""
         self.due: dict[int, int] = {}
         """Due times of SCHEDULED rows, and of other rows that will be SCHEDULED if they come back."""
+        self.first_delivered: dict[int, int] = {}
+        """The time of the first delivery of rows, as far as it is known."""
         self.schedule = Deadlines(self._due_time())
         self.expiry = Deadlines(self.references.expires.__getitem__)
         """Rows of messages by the time at which they expire."""
@@ -86,6 +88,8 @@ class PagedTables:
         """Queues in which a take stopped among expired messages, with the time since which the next one has expired."""
         self.next_high = 1
         """The high half of the place for the next arriving reference, which is behind all loaded ones."""
+        self.loaded_before = 0
+        """The high half of the first place after the load. References before it were there at the load."""
         self.index = index
         self.paged = 0
         """Number of references in the index."""
@@ -160,6 +164,7 @@ class PagedTables:
         table = self.references
         message_row = table.message[row]
         due = self.due.pop(row, 0)
+        self.first_delivered.pop(row, None)
         place, deliveries = table.place(row), table.deliveries[row]
         entry.away.discard(row)
         table.drop_reference(row)

@@ -7,7 +7,8 @@ the same. Hot path: steps that are possible for all messages at once are not don
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 from journal.store.model import PRIORITY_MAX
@@ -139,6 +140,18 @@ class QueueRuns(QueueMessages):
                 if flag != READY_QUEUED and (flag & STATE != HELD or held_by(row) != holder):
                     return None
         return Run(message_rows, rows)
+
+    def deliveries_of_run(self, run: Run) -> Iterator[tuple[int, int, int]]:
+        """The deliveries of a run, in its order: for how many messages, when they were first delivered (0 if that is
+        not known), and how often they came back."""
+        rows, first = run.references, self._tables.first_delivered
+        counts = gather(self._references.deliveries, rows)
+        times = [first.get(row, 0) for row in rows] if first else [0] * len(rows)
+        if times.count(times[0]) == len(rows) == counts.count(counts[0]):
+            yield len(rows), times[0], counts[0]
+            return
+        for (time, count), same in groupby(zip(times, counts, strict=True)):
+            yield sum(1 for _ in same), time, count
 
     def acknowledge_run(self, entry: QueueEntry, run: Run) -> None:
         """Acknowledge the run that `to_acknowledge_run` returned, if nothing has happened since."""

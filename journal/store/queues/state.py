@@ -106,6 +106,14 @@ class QueueState(QueueHolders):
         chunks = table.chunks.get(message_row, ()) if table.chunks else ()
         return row, table.is_durable(message_row), table.live[message_row], chunks
 
+    def delivery_of(self, row: int) -> tuple[int, int]:
+        """When the reference in a row was first delivered (0 if that is not known), and how often it came back."""
+        return self._tables.first_delivered.get(row, 0), self._references.deliveries[row]
+
+    def delivery_in(self, message_id: int, queue_id: int) -> tuple[int, int]:
+        """`delivery_of` a reference. Raises MessageMissingError."""
+        return self.delivery_of(self._present(message_id, queue_id)[1])
+
     def acknowledge_row(self, entry: QueueEntry, row: int) -> bool:
         """Acknowledge the row that `to_acknowledge` returned, if nothing has happened since."""
         tables, table = self._tables, self._references
@@ -176,38 +184,44 @@ class QueueState(QueueHolders):
     # ---- holding ---------------------------------------------------------------------------------------------------
 
     def take(self, queue_id: int, holder: str, now_ms: int) -> Delivery | None:
-        """Make the first READY reference HELD, after a batch of due references has become READY. Expired references are
-        not taken.
+        """`take_all` for one reference; None if there is none."""
+        taken = self.take_all(queue_id, holder, 1, now_ms)
+        return taken[0] if taken else None
 
-        The result is None if no reference is READY, or if too many references must be handled first: more than a batch
+    def take_all(self, queue_id: int, holder: str, count: int, now_ms: int) -> list[Delivery]:
+        """Make the first READY references HELD, at most `count`, after a batch of due references has become READY.
+        Expired references are not taken.
+
+        The result is shorter if no more are READY, or if too many references must be handled first: more than a batch
         has expired, or must be put back because the clock was set back. `next_due` is then in the past.
         """
-        tables, table = self._tables, self._references
+        tables = self._tables
         entry = self.queue_of(queue_id)
         if (tables.schedule.count or tables.paged_scheduled) and 0 < tables.next_due() <= now_ms:
             tables.make_due(now_ms)
         if now_ms < tables.passed_until and not tables.show_again(now_ms):
-            return None
-        found = tables.first_to_deliver(entry, now_ms)
-        if found is None:
-            return None
-        line, row = found
-        line.pop(row, HELD)
-        entry.away.add(row)
-        entry.counts[READY] -= 1
-        entry.counts[HELD] += 1
-        tables.holds.add(row, holder)
-        return Delivery(table.id[table.message[row]], table.deliveries[row])
+            return []
+        taken: list[Delivery] = []
+        hold, away, delivered = tables.holds.add, entry.away, tables.delivered
+        while len(taken) < count and (found := tables.first_to_deliver(entry, now_ms)) is not None:
+            line, row = found
+            line.pop(row, HELD)
+            away.add(row)
+            hold(row, holder)
+            taken.append(delivered(entry, row, now_ms))
+            entry.counts[READY] -= 1
+            entry.counts[HELD] += 1
+        return taken
 
-    def acquire(self, message_id: int, queue_id: int, holder: str, now_ms: int | None) -> Delivery:
+    def acquire(self, message_id: int, queue_id: int, holder: str, now_ms: int, *, checked: bool = False) -> Delivery:
         """Make a READY (or due) reference HELD. If `holder` holds the reference already, it is not held over any more.
 
-        Without `now_ms` the caller has checked the times of the reference already. Raises what `require_acquirable`
+        With `checked` the caller has checked the times of the reference already. Raises what `require_acquirable`
         raises.
         """
-        entry, row = self.require_acquirable(message_id, queue_id, holder, now_ms)
-        tables, table = self._tables, self._references
-        state = table.flags[row] & STATE
+        entry, row = self.require_acquirable(message_id, queue_id, holder, None if checked else now_ms)
+        tables = self._tables
+        state = self._references.flags[row] & STATE
         if state == SCHEDULED:
             tables.leave(entry, row, HELD)
             del tables.due[row]
@@ -217,7 +231,7 @@ class QueueState(QueueHolders):
             tables.holds.add(row, holder)
         else:
             tables.holds.claim(row)
-        return Delivery(message_id, table.deliveries[row])
+        return tables.delivered(entry, row, now_ms)
 
     def require_acquirable(
         self, message_id: int, queue_id: int, holder: str, now_ms: int | None

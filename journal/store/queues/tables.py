@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 
+from journal.store.model import Delivery
 from journal.store.queues.entry import QueueEntry
 from journal.store.queues.lines import Line
 from journal.store.queues.paging import PagedTables, latest_first
@@ -74,13 +75,26 @@ class QueueTables(PagedTables):
         entry.counts[state] += 1
 
     def clear(self, row: int) -> None:
-        """Forget the due time, the holder and the transaction of a row."""
+        """Forget the times, the holder and the transaction of a row."""
+        if self.first_delivered:
+            self.first_delivered.pop(row, None)
         if self.due:
             self.due.pop(row, None)
         if self.tx:
             self.tx.pop(row, None)
         if self.holds:
             self.holds.remove(row)
+
+    def delivered(self, entry: QueueEntry, row: int, now_ms: int) -> Delivery:
+        """Called when a reference is handed out: note the time, if it is the first delivery for sure."""
+        table = self.references
+        deliveries = table.deliveries[row]
+        loaded = table.high[row] < self.loaded_before
+        if now_ms and not (loaded or deliveries):
+            self.first_delivered.setdefault(row, now_ms)
+        again = deliveries > 0 or (loaded and not entry.config.journaled_acquisition)
+        message_row = table.message[row]
+        return Delivery(table.id[message_row], deliveries, again, message_row in table.chunks)
 
     def drop_reference(self, entry: QueueEntry, row: int) -> None:
         """Forget a reference that is not READY. If it was the last one in memory, its message is forgotten there

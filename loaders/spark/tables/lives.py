@@ -175,12 +175,17 @@ def life_events(operations: DataFrame) -> DataFrame:
     moment = F.struct(at_position, at)
     returned = F.struct(at_position, F.col("deliveries"))
     holds = (what == "REFERENCE") & F.col("holder").isNotNull()
+    settles, tells = what == "ACKNOWLEDGE", F.col("delivered_at").isNotNull()
+    delivered = F.when(of_a_queue & holds, moment).when(
+        of_a_queue & settles & tells, F.struct(at_position, F.col("delivered_at").alias("at"))
+    )
+    counts = (what == "REFERENCE") | (settles & (F.col("deliveries") > 0))
     fields = {
         "added": F.when(kind_of == "ADD", F.struct(at_position, at, "address", "priority", "expires_at")),
         "routed": F.when(of_a_queue & (what == "ROUTE"), moment),
-        "delivered": F.when(of_a_queue & holds, moment),
-        "returned": F.when(of_a_queue & (what == "REFERENCE"), returned),
-        "settled": F.when(of_a_queue & (what == "ACKNOWLEDGE"), F.struct(at_position, at, "reason")),
+        "delivered": delivered,
+        "returned": F.when(of_a_queue & counts, returned),
+        "settled": F.when(of_a_queue & settles, F.struct(at_position, at, "reason")),
         "deleted": F.when(kind_of == "DELETE", moment),
     }
     state = F.struct(*(column.cast(_STATE[name]).alias(name) for name, column in fields.items()))

@@ -32,6 +32,7 @@ COLUMNS = (
     "duplicate_id",
     "deliveries",
     "holder",
+    "delivered_at",
     "acknowledged_at",
     "reason",
     "decision",
@@ -147,8 +148,11 @@ def _columns(table: DataFrame) -> list[Column]:
         _texts(message["headers"]),
         _texts(message["properties"]),
         F.coalesce(message["duplicate_id"], of["duplicate"]["id"]),
-        F.when(what == "REFERENCE", F.coalesce(reference["deliveries"], F.lit(0))),
+        F.when(
+            what.isin("REFERENCE", "ACKNOWLEDGE"), F.coalesce(reference["deliveries"], settled["deliveries"], F.lit(0))
+        ),
         F.coalesce(reference["holder"], settled["holder"]),
+        moment(settled["delivered"]),
         F.when(what == "ACKNOWLEDGE", at),
         F.when(what == "ACKNOWLEDGE", F.coalesce(settled["reason"], F.lit("CONSUMED"))),
         of["outcome"]["decision"],

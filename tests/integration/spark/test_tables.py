@@ -103,7 +103,12 @@ def lives_of(settings: Settings) -> dict[tuple[int, int], dict[str, Any]]:
             if told.holder:
                 references[op.subject].setdefault("delivered_at", at)
         elif op.kind == UpdateKind.ACKNOWLEDGE:
-            reason = Acknowledgement.Reason.Name(Acknowledgement.FromString(op.data).reason)
+            settled = Acknowledgement.FromString(op.data)
+            reason = Acknowledgement.Reason.Name(settled.reason)
+            if settled.delivered:
+                references[op.subject].setdefault("delivered_at", settled.delivered)
+            if settled.deliveries:
+                references[op.subject]["deliveries"] = settled.deliveries
             references[op.subject] |= {"settled_at": at, "reason": reason}
 
     for shard, offset, frame in sorted(frames, key=lambda each: each[:2]):

@@ -6,7 +6,7 @@ its user waits after every operation, or goes on with a copy from before those t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from journal.errors import (
@@ -50,6 +50,10 @@ class Reference:
     due: int = 0
     written_due: int = 0
     """The state that a load finds."""
+    journaled: bool = True
+    """Whether the journal holds who has acquired it."""
+    loaded: bool = False
+    """Whether it may have been delivered before a load."""
     waits: bool = False
     """Scheduled, and not yet found due."""
     deliveries: int = 0
@@ -98,8 +102,11 @@ class Transaction:
 class PlainStore:
     """The whole store. Methods raise Refusal and then have changed nothing."""
 
-    def __init__(self, queues: dict[str, tuple[str, bool]], grace_ms: int, window: int) -> None:
-        """`queues`: name to address and whether durable. `window`: how many ids these addresses remember."""
+    def __init__(
+        self, queues: dict[str, tuple[str, bool]], grace_ms: int, window: int, journaled: Container[str] = ()
+    ) -> None:
+        """`queues`: name to address and whether durable. `journaled`: those whose acquisitions are in the journal.
+        `window`: how many ids these addresses remember."""
         self.queues = dict(queues)
         self.changed = dict.fromkeys(queues, ("", False))
         """Filter of each queue, and whether it is paused; those that transactions destroy included."""
@@ -117,6 +124,7 @@ class PlainStore:
         self.grace_until_ms = 0
         self._grace_ms = grace_ms
         self._place = 0
+        self._journaled = journaled
 
     # ---- asking ----------------------------------------------------------------------------------------------------
 
@@ -238,7 +246,9 @@ class PlainStore:
         for key, due, durable in sorted(routed, key=lambda each: each[2]):
             self._place += 1
             priority = self.messages[key[0]].priority
-            self.references[key] = Reference(self._place, durable, priority, due, due, bool(due))
+            self.references[key] = Reference(
+                self._place, durable, priority, due, due, key[1] in self._journaled, waits=bool(due)
+            )
 
     def route(self, message: int, queue: str, due: int, tx: int) -> None:
         if message not in self.messages:
@@ -278,8 +288,8 @@ class PlainStore:
             if reference.state == "held" and reference.held_over and reference.holder not in self.absent:
                 self._give_back(reference, counts=reference.left_counts)
 
-    def take(self, queue: str, holder: str, now_ms: int) -> tuple[int, int] | None:
-        """Message and deliveries."""
+    def take(self, queue: str, holder: str, now_ms: int) -> tuple[int, int, bool] | None:
+        """Message, deliveries, and whether it is redelivered."""
         if queue not in self.queues:
             raise Refusal(QueueMissingError)
         self.let_go_of_absent(now_ms)
@@ -288,8 +298,9 @@ class PlainStore:
             return None
         for message, state, deliveries, _ in self.browse(queue):
             if state == "ready" and not self._has_expired(message, now_ms):
-                self._hold(self.references[message, queue], holder)
-                return message, deliveries
+                reference = self.references[message, queue]
+                self._hold(reference, holder)
+                return message, deliveries, bool(deliveries or reference.loaded)
         return None
 
     def _has_expired(self, message: int, now_ms: int) -> bool:
@@ -302,9 +313,11 @@ class PlainStore:
             if key[1] in self.queues and reference.state in ("ready", "scheduled") and self._has_expired(key[0], now_ms)
         }
 
-    def _hold(self, reference: Reference, holder: str) -> None:
+    def _hold(self, reference: Reference, holder: str, *, written: bool = False) -> None:
         reference.holder, reference.held_over = holder, False
-        reference.waits, reference.due, reference.written_due = False, 0, 0
+        reference.waits, reference.due = False, 0
+        if written or reference.journaled:
+            reference.written_due = 0
 
     def acquire(self, message: int, queue: str, holder: str, now_ms: int, tx: int) -> None:
         if queue not in self.queues:
@@ -318,7 +331,7 @@ class PlainStore:
             raise Refusal(StateError)
         reference = self._changed(message, queue, tx)
         if not reference.holder:
-            self._hold(reference, holder)
+            self._hold(reference, holder, written=bool(tx))
         for each in (reference, self.references[message, queue]):
             if each.holder == holder:
                 each.held_over = False
@@ -329,12 +342,13 @@ class PlainStore:
         reference = self._seen(message, queue, self._open(tx))
         if reference.state != "held" or holder not in ("", reference.holder):
             raise Refusal(MessageHeldError)
-        self._give_back(self._changed(message, queue, tx), counts=counts)
+        self._give_back(self._changed(message, queue, tx), counts=counts, written=bool(tx))
 
-    def _give_back(self, reference: Reference, *, counts: bool) -> None:
+    def _give_back(self, reference: Reference, *, counts: bool, written: bool = False) -> None:
         reference.holder = ""
         reference.deliveries += counts
-        reference.written_due = reference.due
+        if written or counts or reference.journaled:
+            reference.written_due = reference.due
         reference.waits = bool(reference.due)
 
     def release_holder(self, holder: str, *, counts: bool) -> None:
@@ -564,6 +578,8 @@ class PlainStore:
         """What is not durable is gone, and what is open; how many messages without references were left."""
         for reference in self._all_references():
             reference.held_over = False
+            if not reference.journaled:
+                reference.holder, reference.loaded = "", True
         for tx in [tx for tx, txn in self.transactions.items() if not txn.prepared]:
             self._undo(tx)
         for txn in self.transactions.values():

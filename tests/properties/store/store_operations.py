@@ -15,6 +15,8 @@ OWN = "own"
 
 QUEUES = {"q": ("a", True), "r": ("a", True), "t": ("a", False), "m": ("b", True)}
 """Address, and whether durable."""
+JOURNALED = ("q", "t")
+"""Queues whose acquisitions are in the journal."""
 DISPOSING = {"q": "m", "t": "m"}
 """Queues with an expiry and a dead-letter address: where its messages go."""
 
@@ -99,4 +101,11 @@ operations = st.one_of(
 def config_of(queue: str) -> QueueConfig:
     address, durable = QUEUES[queue]
     elsewhere = QUEUES[DISPOSING[queue]][0] if queue in DISPOSING else ""
-    return QueueConfig(queue, address, durable=durable, expiry_address=elsewhere, dead_letter_address=elsewhere)
+    return QueueConfig(
+        queue,
+        address,
+        durable=durable,
+        expiry_address=elsewhere,
+        dead_letter_address=elsewhere,
+        journaled_acquisition=queue in JOURNALED,
+    )

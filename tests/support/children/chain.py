@@ -19,7 +19,7 @@ from journal.local.journal import LocalJournal
 from journal.store.chain.chain import MessageStoreChain
 from journal.store.chain.lockstep import chained_id
 from journal.store.chain.realigning import Realigned, realign
-from journal.store.model import Message, QueueConfig, ReferenceInfo
+from journal.store.model import Held, Message, QueueConfig, ReferenceInfo
 from journal.store.operations.look import QueueInfo
 from journal.store.pending import Accepted, Pending
 from journal.store.settings import StoreSettings
@@ -99,8 +99,8 @@ def declare(chain: MessageStoreChain) -> None:
     chain.create_address(ADDRESS)
     chain.create_address(DEAD)
     for config in (
-        QueueConfig(KEPT, ADDRESS),
-        QueueConfig(CONSUMED, ADDRESS, dead_letter_address=DEAD),
+        QueueConfig(KEPT, ADDRESS, journaled_acquisition=True),
+        QueueConfig(CONSUMED, ADDRESS, dead_letter_address=DEAD, journaled_acquisition=True),
         QueueConfig(DEAD, DEAD),
     ):
         chain.create_queue(config).wait()
@@ -136,7 +136,7 @@ def settle_together(chain: MessageStoreChain, notes: Notes) -> Iterator[tuple[Ac
     taken = [delivery.message for _ in range(3) if (delivery := chain.take(CONSUMED, "consumer")) is not None]
     for message in taken:
         notes.write(settling=message)
-    settled = chain.acknowledge_all(taken, CONSUMED, "consumer")
+    settled = chain.acknowledge_all([Held(CONSUMED, taken, "consumer")])
     for message in taken:
         yield settled, {"settled": message}
 

@@ -16,7 +16,7 @@ from typing import Any
 from journal.config import load_settings
 from journal.journal import BlockingJournal
 from journal.local.journal import LocalJournal
-from journal.store.model import Message, QueueConfig
+from journal.store.model import Held, Message, QueueConfig
 from journal.store.pending import Accepted
 from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore
@@ -93,7 +93,7 @@ def work(store: MessageStore, notes: Notes) -> None:
             batches.popleft()
             many, ids = batches[0]["sent_batch"], batches.popleft()["ids"]
             notes.write(acknowledging_batch=many)
-            in_flight.append((store.acknowledge_all(ids, "batches"), {"acknowledged_batch": many}))
+            in_flight.append((store.acknowledge_all([Held("batches", ids)]), {"acknowledged_batch": many}))
         if number % 3 == 0 and (delivery := store.take("orders/a", "consumer")) is not None:
             tx = store.begin() if number % 2 else 0
             notes.write(acknowledging=delivery.message)
@@ -115,7 +115,7 @@ def main(history: str) -> None:
         store = start(journal)
         store.create_address("orders", WINDOW)
         for name in ("a", "b"):
-            store.create_queue(QueueConfig(f"orders/{name}", "orders")).wait()
+            store.create_queue(QueueConfig(f"orders/{name}", "orders", journaled_acquisition=True)).wait()
         store.create_address("batches")
         store.create_queue(QueueConfig("batches", "batches")).wait()
         large = store.store_stream(Message("orders", priority=0), (b"x" * 100_000 for _ in range(10)), ["orders/b"])

@@ -89,7 +89,7 @@ def write_history(bootstrap: str, directory: Path) -> History:
 def _fill(store: MessageStore, history: History) -> None:
     store.create_address("orders", duplicate_window=100)
     for queue in ("orders/eu", "orders/us"):
-        store.create_queue(QueueConfig(queue, "orders"))
+        store.create_queue(QueueConfig(queue, "orders", journaled_acquisition=queue == "orders/eu"))
     sent = [store.send(message_of(number), ["orders/eu"]) for number in range(10)]
     both = [store.send(message_of(number), ["orders/eu", "orders/us"]) for number in range(10, 14)]
     history.waiting = [pending.wait() for pending in sent + both]

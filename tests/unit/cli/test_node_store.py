@@ -62,7 +62,7 @@ def active(directory: Path, **settings: Any) -> Iterator[Active]:
 
 def declare(store: MessageStore) -> None:
     store.create_address("orders")
-    store.create_queue(QueueConfig("q", "orders")).wait(WAIT_S)
+    store.create_queue(QueueConfig("q", "orders", journaled_acquisition=True)).wait(WAIT_S)
 
 
 def wait_until(done: Callable[[], bool]) -> None:

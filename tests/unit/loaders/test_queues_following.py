@@ -9,7 +9,7 @@ import pytest
 from journal.errors import RowError, StateError
 from journal.load.loading import FollowingLoader, LoadCounts, LoadedUpdate
 from journal.store.message_records import encode_message
-from journal.store.model import Message, QueueConfig, ReferenceState
+from journal.store.model import Delivery, Message, QueueConfig, ReferenceState
 from journal.store.queues.loaded import LoadedDuplicate, LoadedOutcome, LoadedStore
 from journal.store.records import encode_acknowledgement, encode_address, encode_binding, encode_duplicate, encode_queue
 from journal.v1.journal_pb2 import Operation
@@ -143,7 +143,7 @@ def test_holder_deliveries_and_due_time_are_those_of_the_last_update(followed: F
     assert followed.state.held_by("two") == [(10 << 10, ORDERS)]
     assert (followed.state.held_by("one"), followed.state.next_due()) == ([], NOW + 9)
     followed.changed(message(12, routed(ORDERS, 12), referred(ORDERS, 40, "", 2)))
-    assert followed.completed().state.take(ORDERS, "three", NOW) == (11 << 10, 2)
+    assert followed.completed().state.take(ORDERS, "three", NOW) == Delivery(11 << 10, 2, True)
     assert followed.browse() == [10, 11, 12, 13, 14]
 
 

@@ -14,7 +14,7 @@ from journal.errors import (
 from journal.store.chain.chain import MessageStoreChain
 from journal.store.chain.lockstep import chained_id
 from journal.store.chain.ports import ChainedStore
-from journal.store.model import Delivery, Message
+from journal.store.model import Delivery, Held, Message
 from journal.store.operations.transactions import Prepared
 from journal.store.pending import Moved, Pending, PendingAll
 from journal.store.transactions import NotDurable
@@ -24,7 +24,18 @@ MESSAGE = Message("orders", b"one")
 UNSAID = frozenset({"id", "discard"})
 
 READING = frozenset(
-    {"addresses", "bindings", "body_stream", "browse", "describe", "expired", "explain", "holders", "in_doubt"}
+    {
+        "addresses",
+        "bindings",
+        "bodies",
+        "body_stream",
+        "browse",
+        "describe",
+        "expired",
+        "explain",
+        "holders",
+        "in_doubt",
+    }
     | {"message", "next_due", "queue", "queues", "transaction", "transactions"}
 )
 
@@ -103,13 +114,15 @@ class StoreFake:
         pending = self._do("send_all", tuple(messages), tuple(queues), tx, checked, *made)
         return PendingAll(made, pending.completion)
 
-    def acknowledge_all(self, message_ids: Sequence[int], queue: str, holder: str = "", tx: int = 0) -> PendingAll:
-        pending = self._do("acknowledge_all", queue, holder, tx, *message_ids)
-        return PendingAll(message_ids, pending.completion)
+    def acknowledge_all(self, held: Sequence[Held], tx: int = 0) -> PendingAll:
+        ids = [message_id for each in held for message_id in each.messages]
+        told = [value for queue, messages, holder in held for value in (queue, holder, tx, *messages)]
+        return PendingAll(ids, self._do("acknowledge_all", *told).completion)
 
-    def take(self, queue: str, holder: str) -> Delivery | None:
-        self._do("take", queue, holder)
-        return self.deliveries_to_come.pop(0) if self.deliveries_to_come else None
+    def take_all(self, queue: str, holder: str, count: int, *, bodies: bool = True) -> list[Delivery]:
+        self._do("take_all", queue, holder, count, bodies)
+        taken, self.deliveries_to_come = self.deliveries_to_come[:count], self.deliveries_to_come[count:]
+        return taken
 
     def releasing(self, name: str, *, counts: bool = True) -> NothingHeld:
         self._do("releasing", name, counts)

@@ -27,7 +27,7 @@ from journal.errors import (
 )
 from journal.store.chain.chain import MessageStoreChain
 from journal.store.chain.lockstep import chained_id
-from journal.store.model import Delivery, Message, QueueConfig
+from journal.store.model import Delivery, Held, Message, QueueConfig
 from journal.store.pending import Pending
 from journal.store.store import MessageStore
 from journal.store.transactions import NotDurable
@@ -58,7 +58,7 @@ def test_every_store_is_asked_the_same_in_the_same_order_by_the_ids_that_the_fir
     expired, dead = expiry.id, dead_letter.id
     commit_all([first, *others])
     chain.acknowledge(copy, "o", "h", tx)
-    assert chain.acknowledge_all(several, "q", "h", tx).ids == several
+    assert chain.acknowledge_all([Held("q", several, "h")], tx).ids == several
     chain.reattach("h")
     chain.release_holder("h")
     chain.delete(stored)
@@ -84,7 +84,7 @@ def test_every_store_is_asked_the_same_in_the_same_order_by_the_ids_that_the_fir
         ("move", stored, "q", "other", ("o",), "why", tx, copy),
         ("expire", sent, "q", tx, expiry.queues, expired),
         ("dead_letter", sent, "q", tx, ("d",), dead),
-        ("acknowledge", copy, "o", "h", tx),
+        ("acknowledge_all", "o", "h", tx, copy),
         ("acknowledge_all", "q", "h", tx, *several),
         ("reattaching", "h"),
         ("releasing", "h", True),
@@ -349,7 +349,7 @@ def test_holders_that_only_another_store_still_knows_let_go_of_many_messages(mon
         return Pending(message_id)
 
     monkeypatch.setattr(second, "release", release)
-    chain.acknowledge_all(ids, "q", "h")
+    chain.acknowledge_all([Held("q", ids, "h")])
     assert released == theirs[::-1]
     assert second.calls == [("acknowledge_all", "q", "h", 0, *theirs)]
     assert chain.error is None
@@ -362,7 +362,7 @@ def test_messages_that_were_sent_together_are_waited_for_before_any_is_used() ->
     ids = chain.send_all([MESSAGE, MESSAGE], ["q"]).ids
     first.commit_group()
     with pytest.raises(ChainError, match=r"^store 2 of 2: DeadlineError"):
-        chain.acknowledge_all([arrived, ids[1]], "q")
+        chain.acknowledge_all([Held("q", [arrived, ids[1]])])
     assert [call[0] for call in second.calls] == ["send", "send_all"]
 
 

@@ -19,14 +19,21 @@ from journal.errors import (
 from journal.local.journal import LocalJournal
 from journal.store.chain.chain import MessageStoreChain
 from journal.store.chain.lockstep import chained_id
-from journal.store.model import Message, QueueConfig, ReferenceState
+from journal.store.model import Held, Message, QueueConfig, ReferenceState
 from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore
 from journal.v1.store_pb2 import CHUNK, MESSAGE
 from loaders.queues import QueueLoader
 from tests.support.stores import START_MS, StoreNode, kinds_in_journal
 
-QUEUE = QueueConfig("orders/eu", "orders", deliveries_max=1, dead_letter_address="dead", expiry_address="late")
+QUEUE = QueueConfig(
+    "orders/eu",
+    "orders",
+    deliveries_max=1,
+    dead_letter_address="dead",
+    expiry_address="late",
+    journaled_acquisition=True,
+)
 SETTINGS = StoreSettings(inline_bytes_max=100, chunk_bytes=100, message_bytes_max=2560)
 
 
@@ -97,12 +104,12 @@ def test_both_stores_hold_what_was_sent_together_and_forget_what_was_acknowledge
         chain.send_all([Message("orders"), small], [QUEUE.name])
     for wrong in ([two.ids[0], held.message], [one.ids[0], one.ids[1], 1 << 40]):
         with pytest.raises((MessageHeldError, MessageMissingError)):
-            chain.acknowledge_all(wrong, QUEUE.name)
+            chain.acknowledge_all([Held(QUEUE.name, wrong)])
     assert chain.error is None
-    chain.acknowledge_all([held.message, *two.ids[:2]], QUEUE.name, "holder").wait(10)
+    chain.acknowledge_all([Held(QUEUE.name, [held.message, *two.ids[:2]], "holder")]).wait(10)
     tx = chain.begin()
     chain.send_all([Message("orders", b"4"), Message("orders", b"5")], [QUEUE.name], tx)
-    chain.acknowledge_all([one.ids[0]] if one.ids[0] != held.message else [one.ids[1]], QUEUE.name, tx=tx)
+    chain.acknowledge_all([Held(QUEUE.name, [one.ids[0]] if one.ids[0] != held.message else [one.ids[1]])], tx)
     chain.commit(tx).wait(10)
     chain.flush().wait(10)
     found = [bodies(node) for node in nodes]
@@ -472,7 +479,7 @@ def test_what_a_holder_takes_again_between_two_steps_of_its_release_it_keeps_in_
     for node in nodes:
         assert [info.deliveries for info in node.store.browse(QUEUE.name)] == [1] * len(sent)
         assert sum(info.holder == "h" for info in node.store.browse(QUEUE.name)) == len(again) == 3
-    chain.acknowledge_all(again, QUEUE.name, "h").wait(10)
+    chain.acknowledge_all([Held(QUEUE.name, again, "h")]).wait(10)
     assert chain.error is None
 
 

@@ -17,7 +17,7 @@ from journal.errors import (
     QueueMissingError,
     StoreError,
 )
-from journal.store.model import QueueConfig
+from journal.store.model import Delivery, QueueConfig
 from journal.store.queues.runs import Run
 from journal.store.queues.state import QueueState
 from tests.support.queue_states import ADDRESS, AUDIT, NOW, ORDERS, new_state, send, take_all
@@ -63,7 +63,7 @@ def test_a_released_message_is_in_its_place_again_and_counts_a_delivery(state: Q
         assert state.release(message, ORDERS, "consumer") == 1
     first = state.take(ORDERS, "consumer", NOW)
     assert first is not None
-    assert first == (1, 1)
+    assert first == Delivery(1, 1, True)
 
 
 @pytest.mark.parametrize("leave", [1, 40, 99])
@@ -249,7 +249,7 @@ def test_a_message_that_is_scheduled_for_later_is_not_acquired(state: QueueState
     send(state, 1, due=NOW + 10)
     with pytest.raises(MessageHeldError):
         state.acquire(1, ORDERS, "one", NOW)
-    assert state.acquire(1, ORDERS, "one", NOW + 10) == (1, 0)
+    assert state.acquire(1, ORDERS, "one", NOW + 10) == Delivery(1, 0, False)
 
 
 def test_what_has_expired_is_not_handed_out_and_told_until_it_is_settled(state: QueueState) -> None:

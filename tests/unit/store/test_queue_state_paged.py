@@ -7,7 +7,7 @@ from itertools import chain
 import pytest
 
 from journal.errors import StoreError
-from journal.store.model import QueueConfig, ReferenceState
+from journal.store.model import Delivery, QueueConfig, ReferenceState
 from journal.store.queues.messages import QueueMessages
 from journal.store.queues.tables import PASSED_MAX, QueueTables
 from tests.support.queue_states import ADDRESS, AUDIT, NOW, ORDERS, new_state, send, take_all
@@ -61,7 +61,7 @@ def test_a_message_in_the_index_is_acquired_and_released_like_any_other() -> Non
         send(state, message, expires=NOW + 5)
     assert state.message(8).expires == NOW + 5
     assert [info.state for info in state.explain(8)] == [ReferenceState.READY]
-    assert state.acquire(8, ORDERS, "one", NOW) == (8, 0)
+    assert state.acquire(8, ORDERS, "one", NOW) == Delivery(8, 0, False)
     state.release(8, ORDERS)
     assert take_all(state) == list(range(1, 11))
 
@@ -137,8 +137,8 @@ def test_what_is_released_comes_before_what_is_in_memory_and_what_arrives_comes_
     state = new_state(queue=4, index=MemoryIndex())
     for message in range(1, 11):
         send(state, message)
-    assert state.take(ORDERS, "one", NOW) == (1, 0)
-    assert state.take(ORDERS, "one", NOW) == (2, 0)
+    assert state.take(ORDERS, "one", NOW) == Delivery(1, 0, False)
+    assert state.take(ORDERS, "one", NOW) == Delivery(2, 0, False)
     state.acknowledge(2, ORDERS, "one")
     send(state, 11)
     state.release(1, ORDERS)
@@ -169,12 +169,12 @@ def test_what_expired_before_it_is_taken_waits_in_the_index_as_what_is_ready_doe
     for message in range(1, 251):
         send(state, message, expires=NOW + message % 2)
     send(state, 251)
-    assert state.take(ORDERS, "one", NOW + 1) == (251, 0)
+    assert state.take(ORDERS, "one", NOW + 1) == Delivery(251, 0, False)
     assert (state.references_in_memory <= 12, state.messages_in_memory <= 12) == (True, True)
     assert [info.message for info in state.browse(ORDERS)] == list(range(1, 252))
     assert (state.queue("orders").ready, state.queue("orders").oldest) == (250, 0)
     for message in (249, 250):
-        assert state.acquire(message, ORDERS, "one", None) == (message, 0)
+        assert state.acquire(message, ORDERS, "one", NOW, checked=True) == Delivery(message, 0, False)
         state.release(message, ORDERS)
     told = []
     while found := state.expired(NOW + 1, 20):
@@ -208,7 +208,7 @@ def test_a_take_passes_a_bounded_number_of_expired_ones_and_what_is_left_has_bee
     assert (state.take(ORDERS, "one", NOW), state.next_due()) == (None, NOW)
     assert (state.due(NOW), state.next_due()) == (0, NOW)
     assert (state.due(NOW), state.next_due()) == (0, 0)
-    assert state.take(ORDERS, "one", NOW) == (9999, 0)
+    assert state.take(ORDERS, "one", NOW) == Delivery(9999, 0, False)
 
 
 def test_what_is_left_of_a_queue_that_goes_is_not_waited_for() -> None:

@@ -28,7 +28,7 @@ from journal.errors import (
 )
 from journal.limits import Limits
 from journal.local.journal import LocalJournal
-from journal.store.model import Delivery, Message, QueueConfig, ReferenceState
+from journal.store.model import Delivery, Held, Message, QueueConfig, ReferenceState
 from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore
 from journal.v1.store_pb2 import CHUNK, MESSAGE
@@ -122,7 +122,7 @@ def test_what_is_sent_together_can_be_awaited_waited_for_and_called_back(store: 
         pending = store.send_all(plain(3), ["q"])
         assert await pending == pending.ids
         assert (pending.done, pending.error) == (True, None)
-        settled = store.acknowledge_all(pending.ids, "q")
+        settled = store.acknowledge_all([Held("q", pending.ids)])
         settled.add_callback(told.put)
         assert await settled == settled.ids == pending.ids
 
@@ -135,11 +135,11 @@ def test_what_is_sent_together_can_be_awaited_waited_for_and_called_back(store: 
 
 def test_nothing_sent_or_acknowledged_is_done_at_once(node: StoreNode, store: MessageStore) -> None:
     before = seen(node)
-    for pending in (store.send_all([], ["q"]), store.acknowledge_all([], "q")):
+    for pending in (store.send_all([], ["q"]), store.acknowledge_all([Held("q", [])])):
         assert pending.done
         assert pending.wait() == ()
     assert seen(node) == before
-    refuse(QueueMissingError, partial(store.acknowledge_all, [], "missing"))
+    refuse(QueueMissingError, partial(store.acknowledge_all, [Held("missing", [])]))
     refuse(TransactionUnknownError, partial(store.send_all, plain(), ["q"], 99))
     assert seen(node) == before
 
@@ -156,7 +156,7 @@ def test_a_batch_is_all_there_or_not_at_all_after_a_crash(
     with node.blocked_writer():
         pending = store.send_all(messages, ["q"])
         ready = [info.message for info in infos(store) if info.state is ReferenceState.READY]
-        settling = store.acknowledge_all(ready, "q")
+        settling = store.acknowledge_all([Held("q", ready)])
         assert (pending.done, settling.done) == (False, False)
         store = node.crash()
     assert sorted(bodies(store)) == sorted(each.body for each in durable)
@@ -168,7 +168,7 @@ def test_messages_sent_together_are_delivered_only_once_they_are_durable(node: S
         pending = store.send_all(plain(3), ["q"])
         assert [store.message(each).body for each in pending.ids] == [b"0", b"1", b"2"]
         assert (store.take("q", "h"), store.queue("q").arriving) == (None, 3)
-        refuse(MessageMissingError, partial(store.acknowledge_all, pending.ids, "q"))
+        refuse(MessageMissingError, partial(store.acknowledge_all, [Held("q", pending.ids)]))
         store.route(pending.ids[1], "r")
     pending.wait()
     store.flush().wait()
@@ -187,7 +187,7 @@ def test_a_queue_that_is_destroyed_while_a_batch_is_on_its_way_takes_it_along(
     settling.wait()
     store.flush().wait()
     with node.blocked_writer():
-        store.acknowledge_all(settling.ids, "q")
+        store.acknowledge_all([Held("q", settling.ids)])
         store.destroy_queue("q")
     store.flush().wait()
     assert not [each for each in store.queues() if each.config.name in ("q", "r")]
@@ -298,7 +298,7 @@ def test_a_batch_that_fits_no_group_or_no_queue_now_changes_nothing(tmp_path: Pa
         for messages in (plain(7), [*plain(1), Message("orders", b"x" * 101)]):
             with pytest.raises(InvalidOperationError, match="queue_operations_max"):
                 store.send_all(messages, ["q"])
-        refuse(InvalidOperationError, partial(store.acknowledge_all, ids, "q"))
+        refuse(InvalidOperationError, partial(store.acknowledge_all, [Held("q", ids)]))
         too_much = [*plain(2), *plain(2, durable=False), Message("orders", b"x" * 99, durable=False)]
         refuse(FullError, partial(store.send_all, too_much, ["q"]))
         assert seen(node) == before
@@ -309,12 +309,12 @@ def test_a_batch_that_fits_no_group_or_no_queue_now_changes_nothing(tmp_path: Pa
                 FullError,
                 partial(store.send_all, plain(6), ["q"]),
                 partial(store.send_all, [*plain(4), *plain(1, durable=False), *plain(2)], ["q"]),
-                partial(store.acknowledge_all, ids[:6], "q"),
+                partial(store.acknowledge_all, [Held("q", ids[:6])]),
             )
             assert (infos(store), store.queues(), store.volatile_bytes) == looked
         store.flush().wait()
         store.send_all(plain(6), ["q"]).wait()
-        store.acknowledge_all(ids[:6], "q").wait()
+        store.acknowledge_all([Held("q", ids[:6])]).wait()
         assert bodies(store) == [b"6", b"on its way", *(each.body for each in plain(6))]
 
 
@@ -357,7 +357,7 @@ def test_messages_acknowledged_together_are_acknowledged_one_by_one(
             told = []
             tx = store.begin() if transacted else 0
             if together:
-                assert store.acknowledge_all(ids, queue, "h", tx).ids == tuple(ids)
+                assert store.acknowledge_all([Held(queue, ids, "h")], tx).ids == tuple(ids)
             else:
                 for each in ids:
                     store.acknowledge(each, queue, "h", tx)
@@ -386,9 +386,9 @@ def test_what_is_acknowledged_together_is_gone_at_once_and_its_rows_serve_again(
         for each in (*ids[1::7], *ids[3::7]):
             store.acquire(each, "q", "h")
         for part in (ids[::2], ids[1::2][::-1]):
-            pending = store.acknowledge_all(part, "q", "h")
+            pending = store.acknowledge_all([Held("q", part, "h")])
             assert {info.state for info in infos(store) if info.message in part} <= {ReferenceState.SETTLING}
-            refuse(MessageMissingError, partial(store.acknowledge_all, part, "q", "h"))
+            refuse(MessageMissingError, partial(store.acknowledge_all, [Held("q", part, "h")]))
             pending.wait()
         store.flush().wait()
         queue = store.queue("q")
@@ -403,12 +403,12 @@ def test_messages_of_two_queues_are_there_until_both_have_acknowledged_them(
     node: StoreNode, store: MessageStore
 ) -> None:
     ids = store.send_all(plain(), ["q", "r"]).wait()
-    store.acknowledge_all(ids, "r").wait()
+    store.acknowledge_all([Held("r", ids)]).wait()
     assert (bodies(store, "r"), len(bodies(store))) == ([], len(ids))
     assert kinds_in_journal(node)[MESSAGE] == len(ids)
-    refuse(MessageMissingError, partial(store.acknowledge_all, ids, "r"))
+    refuse(MessageMissingError, partial(store.acknowledge_all, [Held("r", ids)]))
     store = node.restart()
-    store.acknowledge_all(ids, "q").wait()
+    store.acknowledge_all([Held("q", ids)]).wait()
     assert kinds_in_journal(node)[MESSAGE] == 0
 
 
@@ -418,7 +418,7 @@ def test_a_rollback_gives_back_what_was_acknowledged_and_takes_back_what_was_sen
     ids = held_and_ready(store)
     before = seen(node)
     tx = store.begin()
-    settled = store.acknowledge_all(ids, "q", "h", tx)
+    settled = store.acknowledge_all([Held("q", ids, "h")], tx)
     assert {info.state for info in infos(store)} == {ReferenceState.LOCKED}
     sent = store.send_all(of_all_kinds(durable=False), ["q", "r"], tx)
     store.rollback(tx).wait()
@@ -448,16 +448,16 @@ def test_acknowledging_many_of_which_one_is_refused_changes_nothing_and_names_th
     ]:
         for holder in ("", "you"):
             with pytest.raises(error) as refused:
-                store.acknowledge_all([*ids, wrong], "q", holder, tx)
+                store.acknowledge_all([Held("q", [*ids, wrong], holder)], tx)
             assert isinstance(refused.value, MessageMissingError | MessageHeldError)
             assert refused.value.message == wrong
     with pytest.raises(StoreError, match=f"message {ids[1]} is given twice"):
-        store.acknowledge_all([*ids, ids[1]], "q", "", tx)
-    refuse(QueueMissingError, partial(store.acknowledge_all, ids, "missing", "", tx))
-    refuse(InvalidOperationError, partial(store.acknowledge_all, ids, "q", "\ud800", tx))
-    refuse(TransactionUnknownError, partial(store.acknowledge_all, ids, "q", "", 99))
+        store.acknowledge_all([Held("q", [*ids, ids[1]])], tx)
+    refuse(QueueMissingError, partial(store.acknowledge_all, [Held("missing", ids)], tx))
+    refuse(InvalidOperationError, partial(store.acknowledge_all, [Held("q", ids, "\ud800")], tx))
+    refuse(TransactionUnknownError, partial(store.acknowledge_all, [Held("q", ids)], 99))
     assert (seen(node), store.transactions()) == before
-    store.acknowledge_all([*ids, held], "q", "me", tx)
+    store.acknowledge_all([Held("q", [*ids, held], "me")], tx)
 
 
 @pytest.mark.parametrize("taken_in", [False, True], ids=["before", "after"])
@@ -481,7 +481,7 @@ def test_messages_whose_joint_acknowledgement_was_interrupted_are_delivered_to_n
 
         patched.setattr(node.journal, "append_all", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            store.acknowledge_all(ids, "q", "me")
+            store.acknowledge_all([Held("q", ids, "me")])
     for message in ids:
         refuse(MessageHeldError, partial(store.acknowledge, message, "q", "me"))
     assert store.take("q", "h") == Delivery(other, 0)
@@ -499,6 +499,6 @@ def test_large_messages_of_a_batch_go_with_all_that_they_have(node: StoreNode, s
     assert [store.message(each).body for each in ids] == [LARGE, LARGE * 2, b"small"]
     store = node.crash()
     assert b"".join(store.body_stream(ids[1])) == LARGE * 2
-    store.acknowledge_all(ids, "q").wait()
+    store.acknowledge_all([Held("q", ids)]).wait()
     kinds = kinds_in_journal(node)
     assert (kinds[CHUNK], kinds[MESSAGE]) == (0, 0)

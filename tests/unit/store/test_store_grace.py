@@ -116,7 +116,7 @@ def test_a_read_after_the_grace_time_waits_for_no_room_and_tells_the_state_so_fa
     limits = Limits(queue_operations_max=3, transaction_buffer_operations_max=1)
     with StoreNode(tmp_path, limits=limits, room_timeout_ms=20_000) as node:
         node.store.create_address("orders").wait()
-        node.store.create_queue(QueueConfig("q", "orders")).wait()
+        node.store.create_queue(QueueConfig("q", "orders", journaled_acquisition=True)).wait()
         sent = held_over(node)
         store = node.store
         with node.blocked_writer():

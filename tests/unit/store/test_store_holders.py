@@ -23,7 +23,7 @@ def test_release_keeps_the_place_and_counts_a_delivery(store: MessageStore) -> N
     first = send(store, b"first")
     send(store, b"second")
     for count in range(3):
-        assert store.take("q", "h") == Delivery(first, count)
+        assert store.take("q", "h") == Delivery(first, count, count > 0)
         store.release(first, "q").wait()
     assert bodies(store) == [b"first", b"second"]
     assert [info.deliveries for info in infos(store)] == [3, 0]
@@ -45,7 +45,7 @@ def test_a_message_is_held_by_one(store: MessageStore) -> None:
     store.release(sent, "q", "me").wait()
     with pytest.raises(MessageHeldError):
         store.release(sent, "q")
-    assert store.take("q", "you") == Delivery(sent, 1)
+    assert store.take("q", "you") == Delivery(sent, 1, True)
 
 
 def test_operations_on_references_that_are_not_there_change_nothing(store: MessageStore) -> None:
@@ -87,7 +87,7 @@ def test_what_is_held_stays_its_holders_over_an_activation(
     node.clock.now_ms += node.settings.acquire_grace_ms - 1
     assert store.take("q", "c") is None
     node.clock.now_ms += 1
-    assert store.take("q", "c") == Delivery(sent[0], 1)
+    assert store.take("q", "c") == Delivery(sent[0], 1, True)
     assert sorted(store.holders()) == ["a", "c", "h"]
     store.acknowledge(sent[1], "q", "a").wait()
 
@@ -103,7 +103,7 @@ def test_what_a_holder_takes_after_the_load_is_not_given_back_with_what_it_held_
     store.acquire(claimed, "q", "h").wait()
     store.release(again, "q", "h").wait()
     assert store.take("q", "h") == Delivery(taken_later, 0)
-    assert store.take("q", "h") == Delivery(again, 1)
+    assert store.take("q", "h") == Delivery(again, 1, True)
     node.clock.now_ms += node.settings.acquire_grace_ms
     assert store.take("q", "other") == Delivery(forgotten, 0)
     assert store.take("q", "other") is None
@@ -182,7 +182,7 @@ def test_what_a_transaction_locks_goes_with_its_holder_when_that_lets_go(store: 
     store.release_holder("gone").wait()
     store.rollback(tx).wait()
     store.flush().wait()
-    assert store.take("q", "next") == Delivery(sent, 1)
+    assert store.take("q", "next") == Delivery(sent, 1, True)
 
 
 @pytest.mark.parametrize("commits", [True, False])
@@ -198,7 +198,7 @@ def test_what_a_holder_acquires_after_it_has_let_go_stays_its_own(store: Message
     store.acquire(inside, "q", "h", tx)
     (store.commit if commits else store.rollback)(tx).wait()
     store.flush().wait()
-    assert store.take("q", "next") == (None if commits else Delivery(old, 1))
+    assert store.take("q", "next") == (None if commits else Delivery(old, 1, True))
     assert store.reattach("h") == ([(new, "q"), (inside, "q")] if commits else [(new, "q")])
 
 
@@ -211,7 +211,7 @@ def test_what_a_transaction_gives_back_whose_holder_has_let_go_is_nobodys(store:
     store.commit(tx)
     store.acknowledge(behind, "r").wait()
     assert store.holders() == []
-    assert store.take("q", "next") == Delivery(sent, 1)
+    assert store.take("q", "next") == Delivery(sent, 1, True)
     assert store.queue("r").settling == 0
 
 
@@ -257,8 +257,8 @@ def test_a_holder_that_comes_back_before_its_message_is_given_back_keeps_it(tmp_
             assert [info.holder for info in infos(store)] == ["", *["h"] * 5]
             store.acknowledge(sent[1], "q", "h")
             store.release(sent[2], "q", "h")
-            assert store.take("q", "other") == Delivery(sent[0], 0 if lets_go == "grace" else 1)
-            assert store.take("q", "other") == Delivery(sent[2], 1)
+            assert store.take("q", "other") == Delivery(sent[0], lets_go != "grace", lets_go != "grace")
+            assert store.take("q", "other") == Delivery(sent[2], 1, True)
             again = store.begin()
             store.acknowledge(sent[3], "q", "h", again)
             store.acquire(sent[4], "q", "h")
@@ -289,7 +289,7 @@ def test_what_nobody_comes_back_for_is_given_back_group_by_group(tmp_path: Path)
             again = store.begin()
             store.acknowledge(sent[2], "q", "h", again)
             store.rollback(again)
-        assert [store.take("q", "other") for _ in range(5)] == [*(Delivery(each, 1) for each in sent), None]
+        assert [store.take("q", "other") for _ in range(5)] == [*(Delivery(each, 1, True) for each in sent), None]
 
 
 @BOTH
@@ -297,7 +297,7 @@ def test_the_broker_may_count_deliveries_itself(node: StoreNode, store: MessageS
     sent = send(store, b"one")
     store.deliveries(sent, "q", 7).wait()
     store = reactivate(node)
-    assert store.take("q", "h") == Delivery(sent, 7)
+    assert store.take("q", "h") == Delivery(sent, 7, True)
     store.deliveries(sent, "q", 8).wait()
     store = reactivate(node)
     (info,) = infos(store)

@@ -15,7 +15,7 @@ import pytest
 
 from journal.errors import QueueFullError
 from journal.limits import Limits
-from journal.store.model import Message, QueueConfig
+from journal.store.model import Held, Message, QueueConfig
 from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore
 from journal.v1.journal_pb2 import ADD
@@ -66,7 +66,7 @@ async def _store_stream(store: MessageStore, tx: int) -> object:
 ORDER = Message("orders", b"more")
 IN_TRANSACTIONS: dict[str, Call] = {
     "acknowledge": lambda s, tx: s.store.acknowledge(s.ready, "q", "", tx),
-    "acknowledge_all": lambda s, tx: s.store.acknowledge_all([s.ready, s.held], "q", "h", tx),
+    "acknowledge_all": lambda s, tx: s.store.acknowledge_all([Held("q", [s.ready, s.held], "h")], tx),
     "acquire": lambda s, tx: s.store.acquire(s.ready, "q", "h", tx),
     "bind": lambda s, tx: s.store.bind("q", "key", "", tx),
     "create_address": lambda s, tx: s.store.create_address("more", 5, tx),
@@ -96,6 +96,7 @@ ALONE: dict[str, Call] = {
     "delete": lambda s, _: s.store.delete(s.unrouted),
     "release_holder": lambda s, _: s.store.release_holder("h"),
     "take": lambda s, _: s.store.take("q", "h"),
+    "take_all": lambda s, _: s.store.take_all("q", "h", 2),
 }
 LETTING_GO: dict[str, Call] = {
     "reattach": lambda s, _: s.after_grace().reattach("other"),
@@ -104,9 +105,9 @@ LETTING_GO: dict[str, Call] = {
 NOTHING_WAITS = {"begin", "discard_leaving", "reattaching", "releasing", "take_in"}
 """Operations that append nothing, or are refused at once by a full queue."""
 CHANGE_NOTHING = {
-    "addresses", "bindings", "body_stream", "browse", "close", "describe", "expired", "explain", "flush", "holders",
-    "in_doubt", "incoming", "is_empty", "message", "next_due", "queue", "queues", "room", "start", "transaction",
-    "transactions", "ways_in",
+    "addresses", "bindings", "bodies", "body_stream", "browse", "close", "describe", "expired", "explain", "flush",
+    "holders", "in_doubt", "incoming", "is_empty", "message", "next_due", "queue", "queues", "room", "start",
+    "transaction", "transactions", "ways_in",
 }  # fmt: skip
 
 

@@ -284,7 +284,7 @@ def test_a_full_journal_refuses_each_operation_with_nothing_changed(tmp_path: Pa
     with StoreNode(tmp_path / "node", limits=limits, room_timeout_ms=0) as node:
         store = node.store
         store.create_address("orders").wait()
-        store.create_queue(QueueConfig("q", "orders")).wait()
+        store.create_queue(QueueConfig("q", "orders", journaled_acquisition=True)).wait()
         held, ready = send(store, b"held"), send(store, b"ready")
         store.acquire(held, "q", "h").wait()
         with node.blocked_writer():

@@ -12,7 +12,7 @@ import pytest
 from journal.errors import ClosedError, FencedError, FullError, JournalError, StateError, TransactionPreparedError
 from journal.kafka.ports import Consumed
 from journal.limits import Limits
-from journal.store.model import Message, QueueConfig
+from journal.store.model import Held, Message, QueueConfig
 from journal.store.store import MessageStore
 from tests.support.stores import StoreNode, refuse, send
 
@@ -21,12 +21,13 @@ VOLATILE = Message("orders", b"more", durable=False)
 
 CALLS: dict[str, Callable[[MessageStore, int], object]] = {
     "acknowledge": lambda store, sent: store.acknowledge(sent, "q"),
-    "acknowledge_all": lambda store, sent: store.acknowledge_all([sent], "q"),
+    "acknowledge_all": lambda store, sent: store.acknowledge_all([Held("q", [sent])]),
     "acquire": lambda store, sent: store.acquire(sent, "q", "h"),
     "addresses": lambda store, _: store.addresses(),
     "begin": lambda store, _: store.begin(),
     "bind": lambda store, _: store.bind("q"),
     "bindings": lambda store, _: store.bindings("q"),
+    "bodies": lambda store, sent: store.bodies([sent]).wait(),
     "body_stream": lambda store, sent: store.body_stream(sent),
     "browse": lambda store, _: [*store.browse("q")],
     "commit": lambda store, _: store.commit(1),
@@ -65,6 +66,7 @@ CALLS: dict[str, Callable[[MessageStore, int], object]] = {
     "store": lambda store, _: store.store(VOLATILE),
     "store_stream": lambda store, _: store.store_stream(Message("orders"), [b"more"]),
     "take": lambda store, _: store.take("q", "h"),
+    "take_all": lambda store, _: store.take_all("q", "h", 2),
     "take_in": lambda store, _: store.take_in([store.incoming(ORDER)], Consumed("group", {}), [], lambda *_: True),
     "tick": lambda store, _: store.tick(),
     "transaction": lambda store, _: store.transaction(1),

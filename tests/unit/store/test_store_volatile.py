@@ -151,7 +151,7 @@ def test_an_id_that_is_in_use_is_refused_and_nothing_is_changed(
 ) -> None:
     store = small_node.store
     store.create_address("windowed", 10)
-    store.create_queue(QueueConfig("w", "windowed")).wait()
+    store.create_queue(QueueConfig("w", "windowed", journaled_acquisition=True)).wait()
     stored = Message("windowed", b"stored", durable=stored_durable)
     sent = store.send(stored, ["w"]).wait()
     before, records = store.volatile_bytes, kinds_in_journal(small_node)
