@@ -42,6 +42,7 @@ from journal.store.operations.hold import HoldOperations, Releasing
 from journal.store.operations.ids import StoreIds
 from journal.store.operations.look import LookOperations, QueueInfo, Reading
 from journal.store.operations.move import MoveOperations
+from journal.store.operations.purge import Purging
 from journal.store.operations.route import RouteOperations
 from journal.store.operations.send import SendOperations
 from journal.store.operations.send_all import SendAllOperations
@@ -243,6 +244,21 @@ class MessageStore:
     def resume(self, queue: str) -> Pending:
         """Let a paused queue hand out messages again. Raises QueueMissingError."""
         return self._declare.pause(queue, paused=False)
+
+    def purge(self, queue: str) -> Purging:
+        """Settle all messages that are ready in a queue now, in steps. Held, scheduled and locked messages stay, and so
+        do those that arrive meanwhile.
+
+        A FullError, or a crash, leaves the rest ready: call it again. Raises QueueMissingError.
+        """
+        purging = self.purging(queue)
+        while purging.step():
+            pass
+        return purging
+
+    def purging(self, queue: str) -> Purging:
+        """`purge` in steps that the caller makes, who can wait for room between them. Raises QueueMissingError."""
+        return Purging(self._core, self._acknowledge, self._look, queue)
 
     def destroy_queue(self, name: str, tx: int = 0, *, discard: bool = True) -> Pending:
         """Destroy a queue. Messages left without a reference are deleted afterwards, in bounded groups.

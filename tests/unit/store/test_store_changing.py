@@ -134,6 +134,48 @@ def test_a_queue_that_is_not_durable_changes_and_pauses(store: MessageStore) -> 
     assert taken(store, "v") == [b"one"]
 
 
+@BOTH
+def test_a_purge_settles_what_is_ready_and_leaves_all_else(
+    node: StoreNode, store: MessageStore, reactivate: Reactivate
+) -> None:
+    held = send(store, b"held", "q", "r")
+    store.acquire(held, "q", "h").wait()
+    locked, tx = send(store, b"locked", "q"), store.begin()
+    store.acknowledge(locked, "q", tx=tx)
+    send(store, b"later", "q", due=node.clock() + 1000)
+    store.send_all([Message("orders", b"x") for _ in range(120)], ["q"])
+    store.send(Message("orders", b"both"), ["q", "r"])
+    store.send(Message("orders", b"volatile", durable=False), ["q"])
+    store.send(Message("orders", b"old", expires=node.clock()), ["q"]).wait()
+    assert store.purge("q").wait() == 123
+    assert store.purge("q").wait() == 0
+    assert bodies(store) == [b"held", b"locked", b"later"]
+    store.rollback(tx).wait()
+    store = reactivate(node)
+    assert (bodies(store), bodies(store, "r")) == ([b"held", b"locked", b"later"], [b"held", b"both"])
+
+
+def test_a_purge_leaves_what_arrives_or_is_taken_meanwhile(store: MessageStore) -> None:
+    for _ in range(60):
+        send(store, b"old", "q")
+    purging = store.purging("q")
+    assert purging.step()
+    taken_now = store.take("q", "h")
+    send(store, b"new", "q")
+    assert not purging.step()
+    assert (purging.wait(), bodies(store)) == (59, [b"old", b"new"])
+    assert taken_now is not None
+
+
+def test_a_purge_of_a_paused_queue_leaves_it_paused(store: MessageStore) -> None:
+    send(store, b"x", "q")
+    store.pause("q")
+    assert store.purge("q").wait() == 1
+    assert store.queue("q").config.paused
+    with pytest.raises(QueueMissingError):
+        store.purge("no")
+
+
 def test_a_chain_brings_a_changed_queue_in_line_with_its_messages(tmp_path: Path) -> None:
     with StoreNode(tmp_path / "first") as first, StoreNode(tmp_path / "second") as second:
         for node in (first, second):
