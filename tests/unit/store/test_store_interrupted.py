@@ -96,13 +96,17 @@ ALONE: dict[str, Call] = {
     "delete": lambda s, _: s.store.delete(s.unrouted),
     "release_holder": lambda s, _: s.store.release_holder("h"),
     "take": lambda s, _: s.store.take("q", "h"),
+    "change_queue": lambda s, _: s.store.change_queue(
+        QueueConfig("q", "orders", filter="a = 1", journaled_acquisition=True)
+    ),
+    "pause": lambda s, _: s.store.pause("q"),
     "take_all": lambda s, _: s.store.take_all("q", "h", 2),
 }
 LETTING_GO: dict[str, Call] = {
     "reattach": lambda s, _: s.after_grace().reattach("other"),
     "tick": lambda s, _: s.after_grace().tick(),
 }
-NOTHING_WAITS = {"begin", "discard_leaving", "reattaching", "releasing", "take_in"}
+NOTHING_WAITS = {"begin", "discard_leaving", "reattaching", "releasing", "resume", "take_in"}
 """Operations that append nothing, or are refused at once by a full queue."""
 CHANGE_NOTHING = {
     "addresses", "bindings", "bodies", "body_stream", "browse", "close", "describe", "expired", "explain", "flush",
