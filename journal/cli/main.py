@@ -31,7 +31,9 @@ COMMANDS: Mapping[str, Command] = {
     "worker": Command("worker.worker", "worker", "Run the worker, which applies the WAL to the tables."),
     "node": Command("node.node", "app", "Serve the journal as one of several nodes, or hand it over to another one."),
     "up": Command("worker.worker", "up", "Run the embedded broker, the journal's topics and a worker, until Ctrl-C."),
-    "queues": Command("queues", "queues", "Show the queues and what is in them."),
+    "queues": Command(
+        "queue_commands", "app", "Queues: what is in them; create, change, delete, pause, resume, purge."
+    ),
     "messages": Command("queues", "messages", "Show the messages of a queue in delivery order; nothing is consumed."),
     "send": Command("send_receive", "send", "Store messages and route them to queues: for trying out."),
     "receive": Command("send_receive", "receive", "Take messages from a queue and acknowledge them: for trying out."),

@@ -1,4 +1,5 @@
-"""`kafka-journal queues` and `messages` show what is in a message store; nothing is consumed."""
+"""`kafka-journal queues` and `messages` show what is in a message store; nothing is consumed. The commands under
+`queues` are in `journal.cli.queue_commands`."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from journal.cli.common import Chosen, JsonOption, journal_command, print_json, print_line, print_note
+from journal.cli.optional_value import OptionalValueGroup
 from journal.cli.places import NodeOption, looking
 from journal.cli.tables import print_table
 from journal.cli.text import duration
@@ -17,17 +19,24 @@ from journal.words import called, counted
 
 _DEFAULT_LIMIT = 100
 
+app = typer.Typer(cls=OptionalValueGroup, invoke_without_command=True, no_args_is_help=False)
+
 
 # ---- queues ------------------------------------------------------------------------------------------------
 
 
+@app.callback()
 @journal_command
-def queues(chosen: Chosen, node: NodeOption = None, as_json: JsonOption = False) -> None:
+def queues(chosen: Chosen, context: typer.Context, node: NodeOption = None, as_json: JsonOption = False) -> None:
     """Show the queues and what is in them: depth, bytes, held messages and their holders, scheduled messages, the
     oldest one. The bytes are those of bodies, with their addresses, headers and properties as the journal has them.
 
     They are shown as of the WAL's committed end. It needs no worker and disturbs nobody.
     """
+    if context.invoked_subcommand is not None:
+        if chosen != Chosen() or node is not None or as_json:
+            raise typer.BadParameter(f"options of {context.invoked_subcommand} come behind its name")
+        return
     settings = chosen.settings()
     with looking(settings, node) as looks:
         found, orphaned = looks.queues()

@@ -17,6 +17,7 @@ from journal.cli.operations.ports import (
     Json,
     MessageRead,
     MessagesFound,
+    QueueAct,
     QueuesFound,
     SendOrder,
     SendResult,
@@ -105,6 +106,9 @@ class NodeClient:
     def receiving(self, queue: str, receiver: str) -> RemoteReceiving:
         self._call("receive", queue=queue, receiver=receiver)
         return RemoteReceiving(self)
+
+    def queue(self, act: QueueAct, *, operator: str) -> Json:
+        return dict(self._call("queue", **act._asdict(), operator=operator))
 
     def settle(self, tx: int, *, commit: bool, operator: str) -> int:
         return int(self._call("settle", tx=tx, commit=commit, operator=operator))

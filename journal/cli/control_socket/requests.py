@@ -7,7 +7,7 @@ import binascii
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from journal.cli.operations.ports import Json, NodeOperations, Receiving, SendOrder, SentSoFar
+from journal.cli.operations.ports import Json, NodeOperations, QueueAct, Receiving, SendOrder, SentSoFar
 from journal.cli.operations.typed_values import parse_values, value_texts
 from journal.cli.script import encode_data
 from journal.errors import InvalidOperationError, StateError
@@ -52,6 +52,13 @@ class Params:
         values = self._of(name, list)
         if not all(isinstance(value, str) for value in values):
             raise InvalidOperationError(f"parameter {name} is not a list of texts")
+        return values
+
+    def values(self, name: str) -> Mapping[str, Any]:
+        """An object of texts, numbers and flags."""
+        values: dict[str, Any] = self._of(name, dict)
+        if not all(isinstance(value, (str, int)) for value in values.values()):
+            raise InvalidOperationError(f"parameter {name} is not an object of texts, numbers and flags")
         return values
 
     def order(self) -> SendOrder:
@@ -161,6 +168,10 @@ class ControlRequests:
     def _send(self, params: Params, part: Part) -> Any:
         return self._operations.send(params.order(), SentSoFar())._asdict()
 
+    def _queue(self, params: Params, part: Part) -> Any:
+        act = QueueAct(params.text("action"), params.text("queue"), params.values("fields"))
+        return self._operations.queue(act, operator=params.text("operator"))
+
     def _settle(self, params: Params, part: Part) -> Any:
         tx, operator = params.number("tx"), params.text("operator")
         return self._operations.settle(tx, commit=params.flag("commit"), operator=operator)
@@ -202,6 +213,7 @@ _METHODS: Mapping[str, Callable[[ControlRequests, Params, Part], Any]] = {
     "transactions": ControlRequests._transactions,
     "transaction": ControlRequests._transaction,
     "send": ControlRequests._send,
+    "queue": ControlRequests._queue,
     "settle": ControlRequests._settle,
     "forget": ControlRequests._forget,
     "receive": ControlRequests._receive,

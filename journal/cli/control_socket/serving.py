@@ -26,6 +26,7 @@ from journal.cli.operations.ports import (
     Json,
     MessageRead,
     MessagesFound,
+    QueueAct,
     QueuesFound,
     Receiving,
     SendOrder,
@@ -128,6 +129,9 @@ class NodeService:
 
     def receiving(self, queue: str, receiver: str) -> Receiving:
         return self._acting().receiving(queue, receiver)
+
+    def queue(self, act: QueueAct, *, operator: str) -> Json:
+        return self._acting().queue(act, operator=operator)
 
     def settle(self, tx: int, *, commit: bool, operator: str) -> int:
         return self._knowing_outcomes().settle(tx, commit=commit, operator=operator)

@@ -15,7 +15,8 @@ from journal.append.completion import Completion
 from journal.cli.operations.in_doubt import name_of, unknown
 from journal.cli.operations.looking import missing_queue
 from journal.cli.operations.outcomes import forget, outcomes_among
-from journal.cli.operations.ports import Json, Receiving, SendOrder, SendResult, SentSoFar
+from journal.cli.operations.ports import Json, QueueAct, Receiving, SendOrder, SendResult, SentSoFar
+from journal.cli.operations.queue_acts import QueueActing
 from journal.cli.operations.queue_lines import depth_of, shown_values
 from journal.cli.operations.views import BROWSE_MAX
 from journal.cli.script import encode_data
@@ -111,6 +112,9 @@ class StoreActing:
             raise missing_queue(queue, self._name)
         # each receiver has a holder name of its own, so that two at once do not release each other's messages
         return StoreReceiving(self._served, queue, f"{RECEIVER} {receiver} {uuid.uuid4().hex[:8]}")
+
+    def queue(self, act: QueueAct, *, operator: str) -> Json:
+        return QueueActing(self._served.store, self._name).act(act, operator=operator)
 
     def settle(self, tx: int, *, commit: bool, operator: str) -> int:
         store, journal, outcomes, resource = self._served

@@ -66,6 +66,16 @@ class SendResult(NamedTuple):
     messages: list[int]
 
 
+class QueueAct(NamedTuple):
+    """What `queues create|change|delete|pause|resume|purge` does to a queue."""
+
+    action: str
+    """The name of the command."""
+    queue: str
+    fields: Mapping[str, Any]
+    """The fields of the queue that the command names."""
+
+
 class QueuesFound(NamedTuple):
     """The lines of `queues`, and the number of messages that no queue refers to."""
 
@@ -145,6 +155,10 @@ class Acting(Protocol):
 
     def receiving(self, queue: str, receiver: str) -> Receiving:
         """Begin to receive from a queue. Raises QueueMissingError."""
+
+    def queue(self, act: QueueAct, *, operator: str) -> Json:
+        """Create, change, delete, pause, resume or purge a queue; returns the object that `--json` prints. Raises
+        QueueMissingError, QueueExistsError, InvalidOperationError."""
 
     def settle(self, tx: int, *, commit: bool, operator: str) -> int:
         """Settle a transaction in doubt in the place of its coordinator; returns the epoch. Raises

@@ -38,6 +38,7 @@ def queue_line(
         "deliveries_max": config.deliveries_max,
         "dead_letter_address": config.dead_letter_address,
         "expiry_address": config.expiry_address,
+        "paused": config.paused,
         "bindings": [{"key": each.key, "filter": each.filter} for each in bindings],
         "depth": depth_of(entry),
         "bytes": entry.bytes,
