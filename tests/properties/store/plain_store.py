@@ -406,6 +406,15 @@ class PlainStore:
             else:
                 self._settle((message, queue))
 
+    def purge(self, queue: str) -> int:
+        """The number of ready references, which are settled."""
+        if queue not in self.queues:
+            raise Refusal(QueueMissingError)
+        ready = [key for key, each in self.references.items() if key[1] == queue and each.state == "ready"]
+        for key in ready:
+            self._settle(key)
+        return len(ready)
+
     def _check_acknowledge(self, message: int, queue: str, holder: str, tx: int) -> None:
         if queue not in self.queues:
             raise Refusal(QueueMissingError)

@@ -85,6 +85,7 @@ ARGUMENTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "destroy_or_create_queue": _declared,
     "change_queue": {"queue": _queue_names, "filter": st.sampled_from(["", "a = 1"])},
     "pause_or_resume": {"queue": _queue_names, "paused": st.sampled_from([True, False, False])},
+    "purge": {"queue": _queue_names},
     "bind": _declared,
     "unbind": {"pick": _picks, "transacted": _inside, "tx_pick": _picks},
     "destroy_or_create_address": {"transacted": _inside, "pick": _picks},

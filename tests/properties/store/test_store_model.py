@@ -399,6 +399,13 @@ class StoreMachine(RuleBasedStateMachine):
         do = self.node.store.pause if paused else self.node.store.resume
         self.both(lambda: self.plain.change_queue(queue, None, paused), lambda: do(queue))
 
+    @rule(**ARGUMENTS["purge"])
+    def purge(self, queue: str) -> None:
+        expected: list[int] = []
+        purging = self.both(lambda: expected.append(self.plain.purge(queue)), lambda: self.node.store.purge(queue))
+        if expected and not self.in_flight:
+            assert purging.purged == expected[0]
+
     @rule(**ARGUMENTS["bind"])
     def bind(self, queue: str, transacted: bool, pick: int) -> None:
         tx = self.tx(pick, transacted)

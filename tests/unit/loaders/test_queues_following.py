@@ -13,7 +13,18 @@ from journal.store.model import Delivery, Message, QueueConfig, ReferenceState
 from journal.store.queues.loaded import LoadedDuplicate, LoadedOutcome, LoadedStore
 from journal.store.records import encode_acknowledgement, encode_address, encode_binding, encode_duplicate, encode_queue
 from journal.v1.journal_pb2 import Operation
-from journal.v1.store_pb2 import ACKNOWLEDGE, ADDRESS, BINDING, CHUNK, DUPLICATE, MESSAGE, OUTCOME, QUEUE, ROUTE
+from journal.v1.store_pb2 import (
+    ACKNOWLEDGE,
+    ADDRESS,
+    BINDING,
+    CHUNK,
+    DUPLICATE,
+    MESSAGE,
+    OUTCOME,
+    QUEUE,
+    QUEUE_CHANGED,
+    ROUTE,
+)
 from loaders.queues import QueueLoader
 from tests.support.build import add, update
 from tests.support.queue_loads import Record, acknowledged, referred, routed
@@ -349,3 +360,13 @@ def test_a_message_stays_in_memory_only_for_a_reference_there() -> None:
     followed.changed(message(10, *held, acknowledged(ORDERS, 30)))
     assert followed.state.messages_in_memory == 0
     assert followed.browse(AUDIT) == [10, 11]
+
+
+def test_a_queue_that_changes_keeps_its_messages_and_the_last_change_holds() -> None:
+    followed = Followed()
+    record_id, kind, data, _ = queue(ORDERS, "orders")
+    changed = QueueConfig("orders", "orders", filter="a = 1", paused=True)
+    followed.changed((record_id, kind, data, [LoadedUpdate(QUEUE_CHANGED, encode_queue(changed), True, 0, AT)]))
+    state = followed.completed().state
+    assert state.queue("orders").config == changed
+    assert [info.message >> 10 for info in state.browse(ORDERS)] == [10, 11, 12, 13, 14]
