@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,8 +18,20 @@ from tests.support.stores import StoreNode, bodies, declare, kinds_in_journal, s
 Reactivate = Callable[[StoreNode], MessageStore]
 BOTH = pytest.mark.parametrize("reactivate", [StoreNode.restart, StoreNode.crash], ids=["restart", "crash"])
 CHANGED = QueueConfig(
-    "q", "orders", filter="a = 1", exclusive=True, deliveries_max=3, dead_letter_address="d", expiry_address="e"
+    "q",
+    "orders",
+    filter="a = 1",
+    exclusive=True,
+    deliveries_max=3,
+    dead_letter_address="d",
+    expiry_address="e",
+    journaled_acquisition=True,
 )
+
+
+def queue_config(name: str, address: str, routing: Routing = Routing.ANYCAST, **fields: Any) -> QueueConfig:
+    """A queue as `declare` makes it."""
+    return QueueConfig(name, address, routing, journaled_acquisition=True, **fields)
 
 
 @BOTH
@@ -30,23 +43,30 @@ def test_a_queue_that_changes_keeps_what_is_in_it(node: StoreNode, store: Messag
     before = store.queues(), kinds_in_journal(node)
     assert store.queue("q").config == CHANGED
     store = reactivate(node)
-    assert {info.config.name: info.config for info in store.queues()} == {"q": CHANGED, "r": QueueConfig("r", "orders")}
+    assert {info.config.name: info.config for info in store.queues()} == {
+        "q": CHANGED,
+        "r": queue_config("r", "orders"),
+    }
     assert (bodies(store), [each.record_id for each in store.bindings("q")]) == ([b"one"], [bound])
     assert kinds_in_journal(node) == before[1]
     store.destroy_queue("q").wait()
-    store.create_queue(QueueConfig("q", "orders")).wait()
-    assert reactivate(node).queue("q").config == QueueConfig("q", "orders")
+    store.create_queue(queue_config("q", "orders")).wait()
+    assert reactivate(node).queue("q").config == queue_config("q", "orders")
 
 
 @pytest.mark.parametrize(
     ("config", "error", "says"),
     [
-        (QueueConfig("no", "orders"), QueueMissingError, "'no'"),
-        (QueueConfig("q", "other"), InvalidOperationError, "its address: create another queue"),
-        (QueueConfig("q", "orders", Routing.MULTICAST, durable=False), InvalidOperationError, "its routing, durable"),
-        (QueueConfig("q", "orders", client_id="c", subscription="s"), InvalidOperationError, "client_id, subscription"),
-        (QueueConfig("q", "orders", expiry_address="orders"), InvalidOperationError, "its own address"),
-        (QueueConfig("q", "orders", deliveries_max=-1), InvalidOperationError, "cannot hold that"),
+        (queue_config("no", "orders"), QueueMissingError, "'no'"),
+        (queue_config("q", "other"), InvalidOperationError, "its address: create another queue"),
+        (queue_config("q", "orders", Routing.MULTICAST, durable=False), InvalidOperationError, "its routing, durable"),
+        (
+            queue_config("q", "orders", client_id="c", subscription="s"),
+            InvalidOperationError,
+            "client_id, subscription",
+        ),
+        (queue_config("q", "orders", expiry_address="orders"), InvalidOperationError, "its own address"),
+        (queue_config("q", "orders", deliveries_max=-1), InvalidOperationError, "cannot hold that"),
     ],
 )
 def test_a_change_that_is_refused_changes_nothing(
@@ -60,11 +80,11 @@ def test_a_change_that_is_refused_changes_nothing(
 
 def test_a_queue_that_a_transaction_creates_or_destroys_is_not_changed(store: MessageStore) -> None:
     tx = store.begin()
-    store.create_queue(QueueConfig("new", "orders"), tx)
+    store.create_queue(queue_config("new", "orders"), tx)
     store.destroy_queue("q", tx)
     for name in ("new", "q"):
         for change in (
-            lambda name=name: store.change_queue(QueueConfig(name, "orders")),
+            lambda name=name: store.change_queue(queue_config(name, "orders")),
             lambda name=name: store.pause(name),
         ):
             with pytest.raises(QueueMissingError):
@@ -128,7 +148,7 @@ def test_a_queue_that_pauses_among_expired_messages_is_not_due(node: StoreNode, 
 def test_a_queue_that_is_not_durable_changes_and_pauses(store: MessageStore) -> None:
     declare(store, "v", address="volatile", durable=False)
     send(store, b"one", "v", address="volatile")
-    store.change_queue(QueueConfig("v", "volatile", filter="a = 1", durable=False, paused=True)).wait()
+    store.change_queue(queue_config("v", "volatile", filter="a = 1", durable=False, paused=True)).wait()
     assert (store.take("v", "h"), store.queue("v").config.filter) == (None, "a = 1")
     store.resume("v").wait()
     assert taken(store, "v") == [b"one"]

@@ -100,13 +100,14 @@ ALONE: dict[str, Call] = {
         QueueConfig("q", "orders", filter="a = 1", journaled_acquisition=True)
     ),
     "pause": lambda s, _: s.store.pause("q"),
+    "purge": lambda s, _: s.store.purge("q"),
     "take_all": lambda s, _: s.store.take_all("q", "h", 2),
 }
 LETTING_GO: dict[str, Call] = {
     "reattach": lambda s, _: s.after_grace().reattach("other"),
     "tick": lambda s, _: s.after_grace().tick(),
 }
-NOTHING_WAITS = {"begin", "discard_leaving", "reattaching", "releasing", "resume", "take_in"}
+NOTHING_WAITS = {"begin", "discard_leaving", "purging", "reattaching", "releasing", "resume", "take_in"}
 """Operations that append nothing, or are refused at once by a full queue."""
 CHANGE_NOTHING = {
     "addresses", "bindings", "bodies", "body_stream", "browse", "close", "describe", "expired", "explain", "flush",

@@ -52,6 +52,8 @@ CALLS: dict[str, Callable[[MessageStore, int], object]] = {
     "next_due": lambda store, _: store.next_due(),
     "pause": lambda store, _: store.pause("q"),
     "prepare": lambda store, _: store.prepare(1),
+    "purge": lambda store, _: store.purge("q"),
+    "purging": lambda store, _: store.purging("q"),
     "queue": lambda store, _: store.queue("q"),
     "queues": lambda store, _: store.queues(),
     "reattach": lambda store, _: store.reattach("h"),
