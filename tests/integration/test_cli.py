@@ -593,7 +593,7 @@ def test_partitions_that_the_control_rows_do_not_know_are_refused(idle: Cli, adm
 
 def test_fewer_replicas_than_configured_are_refused(idle: Cli) -> None:
     said = idle.fails("worker", KAFKA_JOURNAL_REPLICATION="2")
-    assert "has 1 replicas and 2 are configured" in said
+    assert "has 1 replica and 2 are configured" in said
 
 
 def test_a_journal_that_is_not_there_is_named_with_what_makes_it(nobody: Cli) -> None:

@@ -132,7 +132,7 @@ class RoutesWorld:
     def run(self, at_once: int | Sequence[int]) -> None:
         """The whole WAL, with a checkpoint after so many frames, or after these counts in turn, by one process after
         another."""
-        for _ in range(10):
+        for _ in range(30):
             try:
                 worker = self.worker()
                 worker.recover()
@@ -143,7 +143,7 @@ class RoutesWorld:
                 self.timeline.wait(1.0, lambda: False)
             else:
                 return
-        raise AssertionError("ten processes were not enough")
+        raise AssertionError("thirty processes were not enough")
 
     def drive(self, worker: ShardWorker, at_once: int | Sequence[int] = 1) -> None:
         """Until the end of the WAL is marked, or the shard stops."""

@@ -33,7 +33,7 @@ def test_only_a_preferred_node_asks_for_the_journal_back() -> None:
 
 def test_a_directory_that_is_empty_is_not_the_current_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAFKA_JOURNAL_DIRECTORY", "")
-    with pytest.raises(ConfigError, match=r"directory: .*must not be empty"):
+    with pytest.raises(ConfigError, match="KAFKA_JOURNAL_DIRECTORY in the environment: must not be empty"):
         load_settings(None)
 
 

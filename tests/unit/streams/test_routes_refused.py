@@ -6,6 +6,7 @@ import pytest
 
 from journal.topics.names import control_topic
 from journal.v1.store_pb2 import MESSAGE
+from journal.words import counted_are
 from streams.worker.shard_standing import ROUTE_RETRY_S
 from tests.support.build import add, frame, marker
 from tests.support.routes import DEAD, NAME, OUT, TOPIC, RoutesWorld, message
@@ -52,7 +53,7 @@ def test_a_message_that_cannot_be_read_and_that_an_operator_passes_over_is_count
     assert scene.sent() == [b"1", b"2"]
     (status,) = routes.statuses().values()
     assert [dict(row.refused) for row in status.routes] == [{"skipped-by-operator": 1}] * 2
-    assert f"message 3: {len(data)} bytes are not a message" in status.routes[0].last_error
+    assert f"message 3: {counted_are(len(data), 'byte')} not a message" in status.routes[0].last_error
 
 
 def test_policy_skip_counts_and_goes_on() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from journal.cli.control_socket.errors import decode_error, encode_error, error_classes
 from journal.errors import (
+    AmqpPeerError,
     ChainError,
     CorruptionError,
     DuplicateMessageError,
@@ -20,6 +21,7 @@ from journal.errors import (
 )
 
 MADE_OTHERWISE = {
+    "AmqpPeerError": AmqpPeerError("amqp:decode-error", "a message ends inside of a section"),
     "ChainError": ChainError("second", FencedError("another")),
     "CorruptionError": CorruptionError("garbage", topic="orders.wal", partition=3, offset=7),
     "DuplicateMessageError": DuplicateMessageError("seen", b"\x00\xff"),
