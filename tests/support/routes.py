@@ -132,18 +132,21 @@ class RoutesWorld:
     def run(self, at_once: int | Sequence[int]) -> None:
         """The whole WAL, with a checkpoint after so many frames, or after these counts in turn, by one process after
         another."""
+        worker: ShardWorker | None = None
         for _ in range(30):
             try:
-                worker = self.worker()
+                worker = worker or self.worker()
                 worker.recover()
                 self.drive(worker, at_once)
             except SimulatedCrash:
+                worker = None
                 self.disk.crash(Random(0))
             except OperatingError:
+                # the same process tries again: it alone knows that its copy is damaged, and builds it anew
                 self.timeline.wait(1.0, lambda: False)
             else:
                 return
-        raise AssertionError("thirty processes were not enough")
+        raise AssertionError("thirty tries were not enough")
 
     def drive(self, worker: ShardWorker, at_once: int | Sequence[int] = 1) -> None:
         """Until the end of the WAL is marked, or the shard stops."""
