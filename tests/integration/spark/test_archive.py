@@ -445,7 +445,7 @@ def test_the_command_archives_and_says_what_it_did(journal: Written, spark: Spar
     assert ended.exit_code == 0, ended.output
     (offset,) = [offset for _, offset, _, value in journal.wal() if value == of_another]
     first = f"{source.wal}[0]@{offset}"
-    assert f"2 of them are no frames of this journal; the first: {first}\n" in ended.stdout
+    assert f"no frames of this journal among them: 2; the first: {first}\n" in ended.stdout
 
 
 def test_a_damaged_operation_is_archived_as_a_frame_and_a_dead_letter_of_who_reads_it(
@@ -467,7 +467,7 @@ def test_a_damaged_operation_is_archived_as_a_frame_and_a_dead_letter_of_who_rea
     ended = CliRunner().invoke(app, asked)
     assert ended.exit_code == 0, ended.output
     first = f"{journal.source.wal}[0]@{at}"
-    assert f"1 of them are frames with operations that must not be there; the first: {first}\n" in ended.stdout
+    assert f"frames with operations that must not be there: 1; the first: {first}\n" in ended.stdout
     ended = CliRunner().invoke(app, [*asked, "--json"])
     told = json.loads(ended.stdout)
     assert (told["records"], told["foreign"], told["damaged"], told["first_damaged"]) == (0, 0, 0, None)
