@@ -47,7 +47,7 @@ def run(scene: Scene) -> Outcome:
 
 
 class _Audited(NamedTuple):
-    """What an audit took."""
+    """The time and memory of an audit."""
 
     seconds: float
     processor_s: float

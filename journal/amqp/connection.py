@@ -57,7 +57,7 @@ class Connection(Endpoint):
         self.limits = limits
         self.context: Any = None
         self.peer: OpenFrame | None = None
-        """What the peer has opened with."""
+        """The peer's open; None before it has come."""
         self.finished = False
         """Nothing is received any more: send what there is, and close the socket."""
         self._output = Output()

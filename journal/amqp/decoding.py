@@ -131,7 +131,8 @@ VARIABLE: dict[int, tuple[int, Callable[[bytes], object]]] = {
 """Width of the size, and decoder, of each encoding of variable width, by its constructor."""
 
 DESCRIBED_TYPES: dict[object, Callable[[list[object]], object]] = {}
-"""What makes a value of a described list's fields, by descriptor: `described.py` registers each class of its tables."""
+"""Functions that make a value of a described list's fields, by descriptor. `described.py` registers each class of its
+tables."""
 
 
 class ValueReader:
@@ -185,7 +186,7 @@ class ValueReader:
         return value
 
     def _compound(self, code: int, width: int) -> tuple[int, int]:
-        """Where the list, map or array ends, and its number of items, both checked."""
+        """The end of a list, map or array and its number of items, both checked."""
         if code not in (_LIST8, _LIST32, _MAP8, _MAP32, _ARRAY8, _ARRAY32):
             raise decode_error(f"0x{code:02x} is no constructor of AMQP 1.0")
         size = int.from_bytes(self._take(width), "big")
@@ -268,7 +269,7 @@ def skip_value(data: bytes, at: int, end: int) -> int:
 
 
 def skip_value_plain(data: bytes, at: int, end: int) -> int:
-    """The same for a value that has no descriptor, as a descriptor itself."""
+    """`skip_value` for a value that must have no descriptor, such as a descriptor itself."""
     if at >= end or not data[at]:
         raise decode_error("a descriptor is missing, or has a descriptor")
     return _checked_end(data, data[at], at + 1, end)

@@ -49,7 +49,7 @@ class FieldType(NamedTuple):
     encode: Callable[[Any], bytes]
 
     convert: Callable[[Any], Any] | None = None
-    """What checks a decoded value further and makes the field's value of it; None if the decoded value is it."""
+    """A function that checks a decoded value and makes the field's value of it; None if that is the decoded value."""
 
 
 def _symbols(value: Any) -> Sequence[Symbol]:

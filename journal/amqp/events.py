@@ -1,4 +1,4 @@
-"""What `Connection.receive` tells: each event is a tuple with names, in the order of the bytes that caused it.
+"""Events, which `Connection.receive` returns. Each is a tuple with names; they come in the order of their bytes.
 
 SASL's frames are events themselves (transport_types.py): a server is told `SaslInitFrame` and `SaslResponseFrame`, a
 client `SaslMechanismsFrame`, `SaslChallengeFrame` and `SaslOutcomeFrame`.

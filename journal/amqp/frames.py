@@ -45,7 +45,7 @@ def check_size(size: int, data_offset: int, bytes_max: int) -> None:
 
 
 def header_fault(received: bytes) -> AmqpPeerError:
-    """What is wrong with a protocol header that is not the expected one."""
+    """The error for a protocol header that is not the expected one."""
     if received == TLS_HEADER:
         text = "the client asks for TLS inside of AMQP, which is not offered: connect to the TLS port (amqps)"
         return AmqpPeerError(NOT_IMPLEMENTED, text)

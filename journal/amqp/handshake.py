@@ -27,7 +27,7 @@ SASL_OK, SASL_AUTH, SASL_SYS, SASL_SYS_PERM, SASL_SYS_TEMP = range(5)
 
 
 class Layer(Enum):
-    """What is expected of the peer next."""
+    """The header or frame that the peer must send next."""
 
     SASL_HEADER = auto()
     SASL_STEP = auto()

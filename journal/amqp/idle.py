@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class IdleVerdict(NamedTuple):
-    """What a look at the clock says."""
+    """The result of a look at the clock."""
 
     silent: bool
     """The peer has been silent for too long."""

@@ -1,4 +1,4 @@
-"""What both kinds of link have: names, handles, attach and detach, and the settlement of deliveries."""
+"""The base of both kinds of link: names, handles, attach and detach, and the settlement of deliveries."""
 
 from __future__ import annotations
 

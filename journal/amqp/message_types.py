@@ -29,7 +29,7 @@ from journal.amqp.described import (
 
 @described(0x1D, "amqp:error:list")
 class ErrorCondition(Composite):
-    """What went wrong: a condition (conditions.py) and a text."""
+    """An error: its condition (conditions.py) and a text."""
 
     condition: Annotated[str, SYMBOL]
     description: Annotated[str | None, STRING] = None
@@ -41,7 +41,7 @@ class ErrorCondition(Composite):
 
 @described(0x23, "amqp:received:list")
 class ReceivedState(Composite):
-    """How much of a delivery has arrived. It is no outcome."""
+    """The part of a delivery that has arrived. It is no outcome."""
 
     section_number: Annotated[int, UINT]
     section_offset: Annotated[int, ULONG]
@@ -184,7 +184,7 @@ TARGET = one_of("target", TargetTerminus, CoordinatorTerminus)
 
 @described(0x70, "amqp:header:list")
 class MessageHeader(Composite):
-    """How a message is delivered; each broker writes it anew. `ttl` is in milliseconds."""
+    """A message's header: how it is delivered. Each broker writes it anew. `ttl` is in milliseconds."""
 
     durable: Annotated[bool, BOOLEAN] = False
     priority: Annotated[int, UBYTE] = 4

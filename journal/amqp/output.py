@@ -1,4 +1,4 @@
-"""What is to be sent, in order, until the caller takes it."""
+"""The bytes that are to be sent, in order, until the caller takes them."""
 
 from __future__ import annotations
 

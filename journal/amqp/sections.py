@@ -70,11 +70,11 @@ class MessageSections:
     def __init__(self, payload: bytes, *, whole: bool = True) -> None:
         self.payload = payload
         self.places: dict[int, int] = {}
-        """Where the value of each section lies, by code; for a body of several sections, the first one's."""
+        """The place of each section's value, by code; for a body of several sections, the first one's."""
         self.kept_at = 0
-        """Where the message begins without header and delivery annotations."""
+        """The place where the message begins without header and delivery annotations."""
         self.body_at = len(payload)
-        """Where the body's first section begins."""
+        """The place where the body's first section begins."""
         self.head_is_whole = True
         """Everything before the body is there."""
         self._find_sections(payload, len(payload), whole)

@@ -26,7 +26,7 @@ class OutgoingDelivery(NamedTuple):
     delivery_id: int
 
     context: Any
-    """What was given to `SenderLink.send`."""
+    """The value that was given to `SenderLink.send`."""
 
     link: SenderLink
 
@@ -76,7 +76,7 @@ class SenderLink(Link):
 
     @property
     def sendable(self) -> int:
-        """How many messages of one frame can be sent now."""
+        """The number of messages of one frame that can be sent now."""
         if self.session.writing is not None or self.unfinished:
             return 0
         return min(self.credit, self.session.remote_window)
@@ -225,7 +225,7 @@ class SenderLink(Link):
         session.output.pieces.append(frame(session.channel, performative, payload))
 
     def _obstacle(self) -> str:
-        """Why nothing can be sent on the link now."""
+        """The reason for which nothing can be sent on the link now."""
         if not self.locally_open or not self.remotely_open:
             return f"the {self.what} is not attached: its state is {self.state.name}"
         if self.session.writing is not None or self.session.remote_window <= 0:

@@ -9,7 +9,7 @@ _HALF = 0x80000000
 
 
 def distance(start: int, end: int) -> int:
-    """How far `end` is ahead of `start`; negative if it is behind."""
+    """The distance by which `end` is ahead of `start`; negative if it is behind."""
     ahead = (end - start) & MASK
     return ahead if ahead < _HALF else ahead - MASK - 1
 

@@ -13,7 +13,7 @@ from journal.errors import AmqpPeerError, StateError
 
 
 class EndpointState(Enum):
-    """What has been sent and received of an endpoint's open and close."""
+    """An endpoint's state: which opens and closes were sent and received."""
 
     IDLE = auto()
     OPEN_SENT = auto()
@@ -27,8 +27,8 @@ class EndpointState(Enum):
     CLOSE_RECEIVED = auto()
     CLOSED = auto()
     GONE = auto()
-    """What held the endpoint has ended, so the endpoint has, too. Its commands do nothing: the peer's bytes are all
-    taken before their events are answered, so an answer may come after the end."""
+    """The endpoint's session or connection has ended, and the endpoint with it. Its commands do nothing: the peer's
+    bytes are all taken before their events are answered, so an answer may come after the end."""
 
 
 class EndpointStep(Enum):

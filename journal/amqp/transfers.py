@@ -123,7 +123,7 @@ def take_transfer_quickly(
 
 
 def _learn(tails: Tails, tail: bytes, count: int) -> tuple[int, bool, int] | None:
-    """What a tail says, kept for the next transfer; None if the plain way must look at it."""
+    """The meaning of a tail, kept for the next transfer; None if the plain way must look at it."""
     if tail in tails or len(tails) >= TAILS_MAX or len(tail) > TAIL_BYTES_MAX or count < 3:
         return None
     reader = ValueReader(tail)
