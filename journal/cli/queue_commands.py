@@ -36,7 +36,12 @@ QueueArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's
 FilterOption = Annotated[str | None, typer.Option("--filter", help="The filter, as its broker writes it.")]
 DeliveriesOption = Annotated[
     int | None,
-    typer.Option("--deliveries-max", min=0, max=2**32 - 1, help="Deliveries after which a message is dead; 0: never."),
+    typer.Option(
+        "--deliveries-max",
+        min=0,
+        max=2**32 - 1,
+        help="Deliveries after which its broker takes a message for dead; 0: never.",
+    ),
 ]
 DeadLetterOption = Annotated[
     str | None, typer.Option("--dead-letter-address", help="Where dead messages go; empty: nowhere.")
@@ -44,7 +49,9 @@ DeadLetterOption = Annotated[
 ExpiryOption = Annotated[
     str | None, typer.Option("--expiry-address", help="Where expired messages go; empty: nowhere.")
 ]
-ExclusiveOption = Annotated[bool | None, typer.Option("--exclusive/--shared", help="For one consumer, or several.")]
+ExclusiveOption = Annotated[
+    bool | None, typer.Option("--exclusive/--shared", help="Whether its broker gives it to one consumer alone.")
+]
 
 
 @app.command(cls=OptionalValueCommand)

@@ -60,7 +60,8 @@ QUEUE_COLUMNS = (
 def _queue_row(line: Mapping[str, Any]) -> tuple[object, ...]:
     numbers = [f"{line[name]:,}" for name in ("depth", "bytes", "held", "locked", "scheduled", "in_doubt")]
     holders = ", ".join(f"{name} ({count:,})" for name, count in line["holders"].items())
-    return line["queue"], line["address"], *numbers, holders, _age(line["oldest_age_seconds"])
+    name = f"{line['queue']} (paused)" if line["paused"] else line["queue"]
+    return name, line["address"], *numbers, holders, _age(line["oldest_age_seconds"])
 
 
 # ---- messages ----------------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ from journal.errors import (
 )
 from journal.journal import BlockingJournal
 from journal.process.clocks import wall_ms
+from journal.process.commands import command
 from journal.process.progress import Progress, no_progress
 from journal.store.model import Delivery, Message, QueueConfig, ReferenceState, Routing
 from journal.store.operations.look import QueueInfo
@@ -107,9 +108,12 @@ class StoreActing:
         return SendResult(queues, ids)
 
     def receiving(self, queue: str, receiver: str) -> Receiving:
-        store = self._served.store
-        if all(info.config.name != queue for info in store.queues()):
+        found = next((info.config for info in self._served.store.queues() if info.config.name == queue), None)
+        if found is None:
             raise missing_queue(queue, self._name)
+        if found.paused:
+            resume = command("queues resume", queue, journal=self._name)
+            raise StateError(f"queue {queue} is paused and hands out nothing: {resume} ends that")
         # each receiver has a holder name of its own, so that two at once do not release each other's messages
         return StoreReceiving(self._served, queue, f"{RECEIVER} {receiver} {uuid.uuid4().hex[:8]}")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -28,50 +28,46 @@ class QueueActing:
         self._name = journal_name
 
     def act(self, act: QueueAct, *, operator: str) -> Json:
-        """Do it, and return once it is durable: the queue's name, what was done, and the number of purged messages.
+        """Do it, and return once it is durable: the queue's name and what was done; for a purge `purged`, the number of
+        messages.
 
         Raises QueueMissingError, QueueExistsError, InvalidOperationError, and the errors of the store.
         """
-        do = _ACTS.get(act.action)
-        if do is None:
-            raise InvalidOperationError(f"a queue cannot be asked to {act.action}: this node is of another version")
-        if act.action != "create" and all(info.config.name != act.queue for info in self._store.queues()):
-            raise missing_queue(act.queue, self._name)
-        done = {"queue": act.queue, "action": act.action, "purged": do(self, act.queue, act.fields)}
-        log.warning("queue %s: %s by hand, by %s", act.queue, act.action, operator)
+        queue, store = act.queue, self._store
+        if act.action != "create" and all(info.config.name != queue for info in store.queues()):
+            raise missing_queue(queue, self._name)
+        done: Json = {"queue": queue, "action": act.action}
+        match act.action:
+            case "create":
+                self._create(queue, act.fields)
+            case "change":
+                config = replace(store.queue(queue).config, **_changeable(act.fields))
+                store.change_queue(config).wait(_WAIT_S)
+            case "delete":
+                store.destroy_queue(queue).wait(_WAIT_S)
+            case "pause":
+                store.pause(queue).wait(_WAIT_S)
+            case "resume":
+                store.resume(queue).wait(_WAIT_S)
+            case "purge":
+                done["purged"] = self._purge(queue)
+            case other:
+                raise InvalidOperationError(f"a queue cannot be asked to {other}: this node is of another version")
+        log.warning("queue %s: %s by hand, by %s", queue, act.action, operator)
         return done
 
-    def _create(self, queue: str, fields: Mapping[str, Any]) -> int:
+    def _create(self, queue: str, fields: Mapping[str, Any]) -> None:
         named = dict(fields)
         address, routing = str(named.pop("address", "") or queue), str(named.pop("routing", "anycast"))
-        config = QueueConfig(queue, address, _routing(routing))
-        config = replace(config, **_changeable(named))
+        config = replace(QueueConfig(queue, address, _routing(routing)), **_changeable(named))
         if any(info.config.name == queue for info in self._store.queues()):
             change = command("queues change", queue, journal=self._name)
             raise QueueExistsError(f"queue {queue} exists: {change} changes it")
         if all(entry.name != address for entry in self._store.addresses()):
             self._store.create_address(address).wait(_WAIT_S)
         self._store.create_queue(config).wait(_WAIT_S)
-        return 0
 
-    def _change(self, queue: str, fields: Mapping[str, Any]) -> int:
-        config = replace(self._store.queue(queue).config, **_changeable(fields))
-        self._store.change_queue(config).wait(_WAIT_S)
-        return 0
-
-    def _delete(self, queue: str, fields: Mapping[str, Any]) -> int:
-        self._store.destroy_queue(queue).wait(_WAIT_S)
-        return 0
-
-    def _pause(self, queue: str, fields: Mapping[str, Any]) -> int:
-        self._store.pause(queue).wait(_WAIT_S)
-        return 0
-
-    def _resume(self, queue: str, fields: Mapping[str, Any]) -> int:
-        self._store.resume(queue).wait(_WAIT_S)
-        return 0
-
-    def _purge(self, queue: str, fields: Mapping[str, Any]) -> int:
+    def _purge(self, queue: str) -> int:
         purging = self._store.purging(queue)
         while True:
             try:
@@ -79,16 +75,6 @@ class QueueActing:
                     return purging.wait(_WAIT_S)
             except FullError:
                 self._store.room().wait(_WAIT_S)
-
-
-_ACTS: Mapping[str, Callable[[QueueActing, str, Mapping[str, Any]], int]] = {
-    "create": QueueActing._create,
-    "change": QueueActing._change,
-    "delete": QueueActing._delete,
-    "pause": QueueActing._pause,
-    "resume": QueueActing._resume,
-    "purge": QueueActing._purge,
-}
 
 
 def _routing(name: str) -> Routing:

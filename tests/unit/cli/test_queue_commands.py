@@ -37,7 +37,7 @@ def store_of(node: NodeUnderTest) -> MessageStore:
 
 def test_a_queue_is_created_changed_paused_resumed_and_shown(node: NodeUnderTest) -> None:
     made = run(node, "create", "eu", "--address", "sales", "--multicast", "--deliveries-max", "5", "--json")
-    assert json.loads(made.stdout) == {"queue": "eu", "action": "create", "purged": 0}
+    assert json.loads(made.stdout) == {"queue": "eu", "action": "create"}
     assert run(node, "change", "eu", "--filter", "a = 1", "--exclusive").exit_code == 0
     assert run(node, "pause", "eu").stdout == "queue eu is paused\n"
     expected = QueueConfig(
@@ -46,6 +46,12 @@ def test_a_queue_is_created_changed_paused_resumed_and_shown(node: NodeUnderTest
     assert store_of(node).queue("eu").config == expected
     lines = {line["queue"]: line for line in json.loads(run(node, "--json").stdout)}
     assert (lines["eu"]["paused"], lines["q"]["paused"]) == (True, False)
+    assert "eu (paused)" in run(node).stdout
+    refused = CliRunner().invoke(
+        app, ["receive", "eu", "-j", "orders", "--node"], env={"KAFKA_JOURNAL_DIRECTORY": str(node.settings.directory)}
+    )
+    said = " ".join(refused.output.split())
+    assert (refused.exit_code, "kafka-journal queues resume -j orders eu ends that" in said) == (1, True), said
     run(node, "resume", "eu")
     assert not store_of(node).queue("eu").config.paused
 
