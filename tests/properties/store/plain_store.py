@@ -395,6 +395,9 @@ class PlainStore:
         self.acknowledge_all([message], queue, holder, tx)
 
     def acknowledge_all(self, messages: Sequence[int], queue: str, holder: str, tx: int) -> None:
+        if queue not in self.queues:
+            raise Refusal(QueueMissingError)
+        self._open(tx)
         if len(set(messages)) < len(messages):
             raise Refusal(StoreError)
         for message in messages:
