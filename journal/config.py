@@ -23,6 +23,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from journal.amqp.settings import AmqpSettings
 from journal.errors import ConfigError
 from journal.routing.config import RoutingConfig
 from journal.settings import PREFIX, JournalSettings
@@ -124,6 +125,9 @@ class Settings(JournalSettings):
 
     store: StoreSettings = StoreSettings()
     """The settings of a node's message store."""
+
+    amqp: AmqpSettings = AmqpSettings()
+    """Where a node serves AMQP 1.0 while it is active, and the bounds of its clients."""
 
     routing: RoutingConfig = RoutingConfig()
     """The routes and sources, for messages to Kafka topics and back."""

@@ -19,6 +19,28 @@ telling: set[int] = set()
 """Threads that are running a callback. Hot path: the set is usually empty, and then a truth test is enough."""
 
 
+_unwaiting: set[int] = set()
+"""Threads whose appends never wait for room."""
+
+
+@contextmanager
+def without_waits() -> Iterator[None]:
+    """Have no append of this thread wait for room: a full journal raises FullError at once. It is for a thread that
+    runs an event loop."""
+    thread = threading.get_ident()
+    _unwaiting.add(thread)
+    try:
+        yield
+    finally:
+        _unwaiting.discard(thread)
+
+
+def never_waits() -> bool:
+    """Whether the caller must not wait for room: it runs in a callback, or within `without_waits`."""
+    thread = threading.get_ident()
+    return thread in telling or thread in _unwaiting
+
+
 @contextmanager
 def in_callback() -> Iterator[None]:
     """Encloses calls of callbacks. A callback may complete something else, so these calls may be nested."""

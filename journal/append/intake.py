@@ -7,7 +7,7 @@ import threading
 from collections.abc import Sequence
 
 from journal.append.acceptance import Acceptance
-from journal.append.callbacks import is_callback
+from journal.append.callbacks import never_waits
 from journal.append.completion import Completion, completed
 from journal.append.group import Group
 from journal.append.group_queue import GroupQueue, queue_full
@@ -51,12 +51,12 @@ class Intake:
         return self.wait_for_room(operations, size, settled)
 
     def wait_for_room(self, operations: int, size: int, settled: Amount = NOTHING) -> Group:
-        """`require_room` for an append that does not fit the open group. In a completion's callback it does not
-        wait."""
+        """`require_room` for an append that does not fit the open group. In a completion's callback, and within
+        `without_waits`, it does not wait."""
         queue = self.queue
         queue.require_one_group(operations, size)
         wait = LongWait(self._clock)
-        until = wait.began + (0.0 if is_callback() else self._room_wait_s)
+        until = wait.began + (0.0 if never_waits() else self._room_wait_s)
         while not queue.fits(operations, size):
             left_s = until - self._clock()
             if left_s <= 0:

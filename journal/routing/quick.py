@@ -146,7 +146,9 @@ class QuickHeaders:
             return None
         said = tail.removeprefix(_NO_PRIORITY)
         in_order = message.SerializeToString() == said and (not said or said[0] > _PROPERTIES)
-        usual = in_order and message.priority <= PRIORITY_MAX and not message.chunks and not message.body_bytes
+        usual = (
+            in_order and message.priority <= PRIORITY_MAX and not (message.chunks or message.body_bytes or message.amqp)
+        )
         found = of_fields(message) if usual else None
         return self._tails.keep(tail, found, _TAIL_KEPT_BYTES + len(tail)) if len(tail) <= _TAIL_BYTES_MAX else found
 

@@ -8,13 +8,14 @@ from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from journal.errors import RowError
+from journal.errors import AmqpPeerError, RowError
 from journal.routing import headers as convention
 from journal.routing.config import RoutingConfig
 from journal.routing.headers import HeaderNames
 from journal.routing.outcomes import Header, Reason, UnfitError
 from journal.routing.quick import Quick, QuickHeaders
 from journal.routing.view import MessageFields
+from journal.store.message_records import parse_message
 from journal.v1 import store_pb2 as pb
 from journal.words import counted_are
 
@@ -142,6 +143,6 @@ def trail_of(message: pb.Message, journal: str) -> tuple[list[Header], int]:
 def parsed(data: bytes) -> pb.Message:
     """The parsed message. Raises RowError."""
     try:
-        return pb.Message.FromString(data)
-    except DecodeError as error:
+        return parse_message(data)
+    except (DecodeError, AmqpPeerError) as error:
         raise RowError(f"{counted_are(len(data), 'byte')} not a message: {error}") from None

@@ -21,11 +21,10 @@ from journal.routing.parts import SourceConfig
 from journal.routing.record_in import policy_of
 from journal.routing.templates import text_of
 from journal.routing.view import value_of
-from journal.store.message_records import encode_message
+from journal.store.message_records import encode_message, parse_message
 from journal.store.model import Message, ReferenceState
 from journal.store.operations.take_in import Settles
 from journal.store.store import MessageStore
-from journal.v1 import store_pb2 as pb
 
 REQUESTS_MAX = 100_000
 """The most requests that may wait in one queue. The limit exists because every batch of replies looks at all of
@@ -171,7 +170,7 @@ def unanswered(
     source: SourceConfig, message_id: int, message: Message, dead_letter_topic: str, bytes_max: int
 ) -> RouteRefusal:
     """The refusal of a request that has waited too long."""
-    stored = pb.Message.FromString(encode_message(message))
+    stored = parse_message(encode_message(message))
     detail = f"no reply has come in {source.reply_timeout_ms / 1000:g} s (reply_timeout_ms)"
     return refusal(
         UnfitError(Reason.NO_REPLY, detail),

@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 
 from journal.errors import InvalidOperationError, RowError
 from journal.process.kept import Kept
+from journal.store.amqp_head import values_of
 from journal.store.model import DUPLICATE_ID_BYTES_MAX, PRIORITY_MAX, Message, Origin, Value
 from journal.store.records import Checked, parse
 from journal.v1 import store_pb2 as pb
 from journal.wire.operations import varint
 
 _ADDRESS, _BODY, _PRIORITY, _TIMESTAMP = b"\x0a", b"\x12", b"\x28", b"\x30"
-_EXPIRES, _DUE, _BODY_BYTES = b"\x38", b"\x40", b"\x60"
+_EXPIRES, _DUE, _BODY_BYTES, _AMQP = b"\x38", b"\x40", b"\x60", b"\x6a"
 _INT64_MAX = 2**63 - 1
 _SHORT_BODY_BYTES = 4096
 _SHORT_TEXT = 64
@@ -60,12 +61,16 @@ def encode_message(message: Message, *, chunks: Sequence[int] = (), body_bytes: 
     size = len(body)
     head = _BODY_HEADS[size] if size < _SHORT_BODY_BYTES else body_head(size)
     end = _timestamp_field(timestamp) if timestamp else b""
-    if not (message.headers or message.properties or expires or due or body_bytes):
+    if message.amqp:
+        end += _AMQP + varint(len(message.amqp)) + message.amqp
+    elif not (message.headers or message.properties or expires or due or body_bytes):
         return b"".join((_address_field(message.address), head, body, _PRIORITIES[priority], end))
-    try:
-        entries = [*_entries(_HEADERS, message.headers), *_entries(_PROPERTIES, message.properties)]
-    except UNUSUAL:
-        return _encode_whole(message, chunks, body_bytes)
+    entries: list[bytes] = []
+    if not message.amqp:
+        try:
+            entries = [*_entries(_HEADERS, message.headers), *_entries(_PROPERTIES, message.properties)]
+        except UNUSUAL:
+            return _encode_whole(message, chunks, body_bytes)
     parts = [_address_field(message.address), head, body, *entries, _PRIORITIES[priority], end]
     if expires:
         parts += (_EXPIRES, varint(expires))
@@ -96,6 +101,7 @@ def encode_messages(messages: Sequence[Message], body_bytes_max: int) -> list[by
         if (
             each.headers
             or each.properties
+            or each.amqp
             or expires
             or due
             or each.duplicate_id
@@ -236,11 +242,13 @@ def _encode_whole(message: Message, chunks: Sequence[int], body_bytes: int) -> b
             duplicate_id=message.duplicate_id,
             chunks=chunks,
             body_bytes=body_bytes,
+            amqp=message.amqp,
         )
-        for name, value in message.headers.items():
-            _set_property(out.headers[name], value)
-        for name, value in message.properties.items():
-            _set_property(out.properties[name], value)
+        if not message.amqp:
+            for name, value in message.headers.items():
+                _set_property(out.headers[name], value)
+            for name, value in message.properties.items():
+                _set_property(out.properties[name], value)
         if message.origin is not None:
             out.origin.CopyFrom(pb.Origin(**message.origin._asdict()))
         return out.SerializeToString(deterministic=True)
@@ -274,15 +282,31 @@ def _values(properties: Mapping[str, pb.Property]) -> dict[str, Value]:
     return {name: _property(value) for name, value in properties.items()}
 
 
+def parse_message(data: bytes) -> pb.Message:
+    """The data of a MESSAGE record as everybody sees it: one that came by AMQP gets the headers and properties that its
+    bytes say. Raises protobuf's DecodeError, and AmqpPeerError for such bytes that are no message's."""
+    message = pb.Message.FromString(data)
+    if message.amqp:
+        headers, properties = values_of(message.amqp)
+        for name, value in headers.items():
+            _set_property(message.headers[name], value)
+        for name, value in properties.items():
+            _set_property(message.properties[name], value)
+    return message
+
+
 def decode_message(data: bytes, body: bytes | None = None) -> Message:
     """The message in a MESSAGE record. `body` is the body of a large message."""
     message = parse("a message", pb.Message.FromString, data)
     origin = message.origin
+    headers, properties = (
+        values_of(message.amqp) if message.amqp else (_values(message.headers), _values(message.properties))
+    )
     return Message(
         address=message.address,
         body=message.body if body is None else body,
-        headers=_values(message.headers),
-        properties=_values(message.properties),
+        headers=headers,
+        properties=properties,
         priority=message.priority,
         timestamp=message.timestamp,
         expires=message.expires,
@@ -291,6 +315,7 @@ def decode_message(data: bytes, body: bytes | None = None) -> Message:
         origin=Origin(origin.message, origin.address, origin.queue, origin.reason, origin.expires)
         if message.HasField("origin")
         else None,
+        amqp=message.amqp,
     )
 
 

@@ -119,6 +119,9 @@ class Message:
     durable: bool = True
     duplicate_id: bytes = b""
     origin: Origin | None = None
+    amqp: bytes = b""
+    """The bytes before the body's content, of a message that came by AMQP (`journal.store.amqp_head`). Its headers and
+    properties are what these say, whatever else is given."""
 
 
 class ReferenceState(Enum):

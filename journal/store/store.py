@@ -621,6 +621,25 @@ class MessageStore:
         """
         return self._look.message(message_id, body=body)
 
+    def watch(self, wake: Callable[[], None]) -> None:
+        """Have `wake` called when queues have something in which a `take` or `take_all` found too little: whatever the
+        cause, and at most once until `woken` is called.
+
+        It is called in any thread, perhaps with the store's lock held: it must neither wait nor call the store (in an
+        event loop: `call_soon_threadsafe`). Messages that become due are told when `tick` makes them ready.
+        """
+        self._core.watch.begin(wake)
+
+    @property
+    def current(self) -> bool:
+        """Whether this node knows that it is still active. While it does not, nothing is taken."""
+        return self._core.journal.current
+
+    def woken(self) -> list[str]:
+        """The names of queues that have something again, or are gone, since the last call."""
+        with self._core.lock:
+            return self._core.woken()
+
     def bodies(self, message_ids: Sequence[int]) -> Reading:
         """Messages by id, without large bodies and without messages that are gone; await it, or `wait` in a thread.
 

@@ -349,6 +349,7 @@ class Message(_message.Message):
     ORIGIN_FIELD_NUMBER: _builtins.int
     CHUNKS_FIELD_NUMBER: _builtins.int
     BODY_BYTES_FIELD_NUMBER: _builtins.int
+    AMQP_FIELD_NUMBER: _builtins.int
     address: _builtins.str
     body: _builtins.bytes
     """empty for a large one"""
@@ -363,6 +364,8 @@ class Message(_message.Message):
     duplicate_id: _builtins.bytes
     body_bytes: _builtins.int
     """of a large message"""
+    amqp: _builtins.bytes
+    """came by AMQP: the bare message's bytes before the body's content. headers and properties are in them"""
     @_builtins.property
     def headers(self) -> _containers.MessageMap[_builtins.str, Global___Property]: ...
     @_builtins.property
@@ -388,10 +391,11 @@ class Message(_message.Message):
         origin: Global___Origin | None = ...,
         chunks: _abc.Iterable[_builtins.int] | None = ...,
         body_bytes: _builtins.int = ...,
+        amqp: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["origin", b"origin"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "body", b"body", "body_bytes", b"body_bytes", "chunks", b"chunks", "due", b"due", "duplicate_id", b"duplicate_id", "expires", b"expires", "headers", b"headers", "origin", b"origin", "priority", b"priority", "properties", b"properties", "timestamp", b"timestamp"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "amqp", b"amqp", "body", b"body", "body_bytes", b"body_bytes", "chunks", b"chunks", "due", b"due", "duplicate_id", b"duplicate_id", "expires", b"expires", "headers", b"headers", "origin", b"origin", "priority", b"priority", "properties", b"properties", "timestamp", b"timestamp"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -8,11 +8,15 @@ import signal
 from contextlib import ExitStack
 from pathlib import Path
 
+import proton
 import pytest
 from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]  # it re-exports this without saying so
+from proton.utils import BlockingConnection
 
 from tests.support.processes.command import new_journal
 from tests.support.processes.machine import DEADLINE_S, Machine, node, wait_for_end
+from tests.support.stream_apps import free_port
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
@@ -92,6 +96,48 @@ def test_two_commands_are_a_highly_available_store(bootstrap: str, tmp_path: Pat
         *(f"{PREFIX}{journal}.{topic}" for topic in ("wal", "table", "control")),
         *(f"{PREFIX}kafka-journal.{journal}.{members}" for members in ("worker", "node")),
     }
+
+
+def test_a_client_of_amqp_has_all_that_was_accepted_after_its_node_was_killed(bootstrap: str, tmp_path: Path) -> None:
+    journal = new_journal(bootstrap, 2, directory=tmp_path / "command", env=ENV)
+    with ExitStack() as ending:
+
+        def start(name: str) -> tuple[Machine, str]:
+            address = f"127.0.0.1:{free_port()}"
+            machine = Machine(bootstrap, journal, tmp_path, name, ENV, amqp=address)
+            ending.callback(machine.process.kill)
+            return machine, f"amqp://{address}"
+
+        def connect(url: str) -> BlockingConnection:
+            return BlockingConnection(url, timeout=DEADLINE_S, allowed_mechs="ANONYMOUS")
+
+        one, at_one = start("one")
+        one.wait_for_status("active", lambda status: node(status, "one")["role"] == "active")
+        client = connect(at_one)
+        sender = client.create_sender("orders")
+        for number in range(20):
+            sender.send(proton.Message(body=number))
+        receiver = client.create_receiver("orders", credit=5)
+        for number in range(5):
+            assert receiver.receive(DEADLINE_S).body == number
+            receiver.accept()
+        client.close()
+        wait_until(lambda: one.run("queues", "--node")[0]["depth"] == 15)
+        two, at_two = start("two")
+        with pytest.raises(proton.ConnectionException):
+            connect(at_two)  # a standby does not listen
+        two.wait_for_status("fit", lambda status: bool(node(status, "two")["fit"]))
+        holding = connect(at_one).create_receiver("orders", credit=3)
+        assert holding.receive(DEADLINE_S).body == 5
+
+        one.process.kill()
+        two.wait_for_status("active", lambda status: node(status, "two")["role"] == "active")
+        client = connect(at_two)
+        receiver = client.create_receiver("orders", credit=15)
+        found = [receiver.receive(DEADLINE_S) for _ in range(15)]
+        assert [each.body for each in found] == list(range(5, 20))
+        assert not any(each.first_acquirer for each in found), "each may have been delivered before"
+        client.close()
 
 
 def test_a_node_that_logs_json_and_more_has_its_worker_do_the_same(bootstrap: str, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ LAYERS: Sequence[Sequence[str]] = (
     ("journal.wal", "journal.load", "journal.store"),
     ("journal.table", "journal.routing", "journal.upkeep"),
     ("journal.activate", "journal.xa", "journal.config"),
-    ("journal.journal", "journal.local", "journal.sources", "streams"),
+    ("journal.journal", "journal.local", "journal.sources", "journal.broker", "streams"),
     ("loaders",),
     ("journal.cli",),
     ("bench",),

@@ -40,6 +40,10 @@ PreferredOption = Annotated[
     ),
 ]
 WithWorkerOption = Annotated[bool, typer.Option("--with-worker", help="Also run a worker in a child process.")]
+AmqpOption = Annotated[
+    str | None,
+    typer.Option("--amqp", help="HOST:PORT where AMQP 1.0 clients connect while this node is active."),
+]
 ToOption = Annotated[str, typer.Option(help="The standby that takes over.", show_default="the best")]
 
 
@@ -51,6 +55,7 @@ def node(
     name: NameOption = None,
     preferred: PreferredOption = False,
     with_worker: WithWorkerOption = False,
+    amqp: AmqpOption = None,
     as_json: LogJsonOption = False,
 ) -> None:
     """Serve the journal's message store as one of several nodes. On SIGTERM or Ctrl-C, hand over and end.
@@ -59,10 +64,10 @@ def node(
     shows them. Commands with --node use this node.
     """
     if context.invoked_subcommand is not None:
-        if chosen != Chosen() or name or preferred or with_worker or as_json:
+        if chosen != Chosen() or name or preferred or with_worker or amqp or as_json:
             raise typer.BadParameter(f"options of {context.invoked_subcommand} come behind its name")
         return
-    settings = chosen.settings(node=name, preferred=preferred or None)
+    settings = chosen.settings(node=name, preferred=preferred or None, amqp=None if amqp is None else {"listen": amqp})
     log_progress(as_json=as_json)
     worker = None
     if with_worker:

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
 
+from journal.broker.server import AmqpServer
 from journal.cli.operations.acting import Served
 from journal.config import Settings
 from journal.disk.slots import take_slot
@@ -37,6 +38,7 @@ class StoreOwner:
         self._policy = InDoubtPolicy(OnInDoubt(settings.on_in_doubt), settings.on_in_doubt_after_ms)
         self._sources: SourcesService | None = None
         self._in_doubt: InDoubtWatch | None = None
+        self._amqp: AmqpServer | None = None
         self._ending = ExitStack()
         self._index: RocksReferenceIndex | None = None
         self.served: Served | None = None
@@ -84,6 +86,7 @@ class StoreOwner:
             self._in_doubt.start()
             self._sources = SourcesService(self._settings, store)
             self._sources.start()
+            self._serve_amqp(store)
             log.info("%s served", counted_are(len(list(store.queues())), "queue"))
         except BaseException:
             # the node gives no notice when a failed activation is over
@@ -92,6 +95,15 @@ class StoreOwner:
             finally:
                 store.close()
             raise
+
+    def _serve_amqp(self, store: MessageStore) -> None:
+        settings = self._settings
+        if settings.amqp.listen:
+            self._amqp = AmqpServer(
+                store, settings.amqp, container_id=settings.node, message_bytes_max=settings.store.message_bytes_max
+            )
+            host, port = self._amqp.start()
+            log.info("AMQP clients are served on amqp://%s:%d", host, port)
 
     def on_standby(self) -> None:
         self._close_store()
@@ -117,6 +129,9 @@ class StoreOwner:
         return {"source": source, "skipped": skipped, "operator": operator}
 
     def _close_store(self) -> None:
+        amqp, self._amqp = self._amqp, None
+        if amqp is not None:
+            amqp.stop("this node is no longer active")
         sources, self._sources = self._sources, None
         if sources is not None:
             sources.close()

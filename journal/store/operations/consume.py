@@ -55,6 +55,8 @@ class ConsumeOperations:
             self._hold.give_back_left()
             queue_id = target.record_id
             taken = state.take_all(queue_id, holder, count, core.clock_ms())
+            if len(taken) < count:
+                core.watch_queue(target)
             if taken and target.config.journaled_acquisition and target.config.durable:
                 try:
                     self._journal_acquired(taken, queue_id, holder)

@@ -24,6 +24,7 @@ from journal.store.operations.effects import Effect, GroupEffects, References
 from journal.store.ports import StoreJournal
 from journal.store.queues.entry import QueueEntry
 from journal.store.queues.state import QueueState
+from journal.store.queues.watch import QueueWatch
 from journal.store.settings import StoreSettings
 from journal.store.transactions import KnownTransactions
 
@@ -56,7 +57,8 @@ class StoreCore:
         self.refusal: JournalError | None = StateError("the store is not started")
         """The error that refuses every call: before start, after close, and after a group or the index of references
         has failed."""
-        self.effects = GroupEffects(self._arrive_and_settle)
+        self.watch = QueueWatch()
+        self.effects = GroupEffects(self._arrive_and_settle, self.watch)
         self.transactions = KnownTransactions()
         self.windows: dict[int, DuplicateWindow] = {}
         """Duplicate-detection windows by the record id of their address."""
@@ -109,6 +111,24 @@ class StoreCore:
         if let_go and self.absent:
             self.let_go_in_passing()
         return self.state
+
+    def watch_queue(self, entry: QueueEntry) -> None:
+        """Watch a queue in which a take found too little."""
+        self.watch.watch(entry)
+        self._tell_of_done()
+
+    def _tell_of_done(self) -> None:
+        """Tell of a group that became durable after `enter` had looked, as nobody was told then."""
+        groups = self.effects.groups
+        if groups and groups[0][0].done:
+            self.watch.tell()
+
+    def woken(self) -> list[str]:
+        """The names of watched queues that have something, or are gone."""
+        with self.watch.looking():
+            self.enter()
+        self._tell_of_done()
+        return self.watch.taken()
 
     @contextmanager
     def turn(self) -> Iterator[None]:

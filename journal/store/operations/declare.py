@@ -154,6 +154,8 @@ class DeclareOperations:
         if config.durable:
             pending.completion = self._core.journal.update(pending.id, QUEUE_CHANGED, data, replaceable=True)
         entry.config = config
+        if entry.watch is not None:
+            entry.watch.has_something(entry)
         return pending
 
     def destroy_queue(self, name: str, tx: int = 0, *, discard: bool = True) -> Pending:

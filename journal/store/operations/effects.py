@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from journal.append.completion import Completion
+from journal.store.queues.watch import QueueWatch
 
 Effect = tuple[Callable[[Any, Any], object], Any, Any]
 """A function, and the two arguments with which it is called once a group is durable."""
@@ -30,10 +31,12 @@ class _Run(NamedTuple):
 class GroupEffects:
     """Effects that wait for their groups to be durable. The store's lock guards them."""
 
-    __slots__ = ("_arrive_and_settle", "_effects", "_open_group", "_run", "groups")
+    __slots__ = ("_arrive_and_settle", "_effects", "_open_group", "_run", "_watch", "groups")
 
-    def __init__(self, arrive_and_settle: Callable[[References, References], None]) -> None:
-        """`arrive_and_settle` brings references that have become durable to their queues, and settles others."""
+    def __init__(self, arrive_and_settle: Callable[[References, References], None], watch: QueueWatch) -> None:
+        """`arrive_and_settle` brings references that have become durable to their queues, and settles others; `watch`
+        is told of groups that are durable."""
+        self._watch = watch
         self.groups: deque[tuple[Completion, list[Effect]]] = deque()
         """Groups whose effects are not applied yet, in order, each with its effects."""
         self._arrive_and_settle = arrive_and_settle
@@ -53,6 +56,8 @@ class GroupEffects:
         self._open_group = completion
         self._effects = [(act, first, second)]
         self.groups.append((completion, self._effects))
+        if self._watch.on:
+            completion.add_callback(self._watch.group_done)
 
     def arrives(self, completion: Completion, message_id: int, queue_id: int) -> None:
         """Bring a reference to its queue once the group is durable.

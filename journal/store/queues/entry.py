@@ -10,6 +10,7 @@ from typing import NamedTuple
 from journal.store.model import QueueConfig
 from journal.store.queues.lines import Line
 from journal.store.queues.references import ARRIVING, HELD, LOCKED, READY, SCHEDULED, SETTLING, References
+from journal.store.queues.watch import QueueWatch
 
 
 @dataclass(slots=True)
@@ -66,6 +67,7 @@ class QueueEntry:
         "paged",
         "record_id",
         "runs",
+        "watch",
     )
 
     def __init__(
@@ -92,6 +94,8 @@ class QueueEntry:
 
         Hot path: adding each row of a run to a set would cost more than all other work on the run.
         """
+        self.watch: QueueWatch | None = None
+        """Told as soon as the queue has something; None while nobody waits for that."""
         self.paged = 0
         """The number of its references in the index, READY or SCHEDULED."""
         self._by_rank: dict[int, Line] = {}

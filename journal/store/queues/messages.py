@@ -238,6 +238,8 @@ class QueueMessages(QueueDirectory):
         full = tables.index is not None and (line.paged > 0 or tables.is_full(entry))
         counts[ARRIVING] -= 1
         counts[READY] += 1
+        if entry.watch is not None:
+            entry.watch.has_something(entry)
         entry.not_away(row)
         if full:
             tables.page_out(entry, line, row)
@@ -273,6 +275,8 @@ class QueueMessages(QueueDirectory):
             counts = entry.counts
             counts[ARRIVING] -= 1
             counts[READY] += 1
+            if entry.watch is not None:
+                entry.watch.has_something(entry)
             entry.not_away(row)
             entry.line(PRIORITY_MAX - (marks[message_row] & PRIORITY)).append(row, place << 64)
 

@@ -320,6 +320,8 @@ class PagedTables:
                 self._take_to_line(entry, paged)
                 entry.counts[SCHEDULED] -= 1
                 entry.counts[READY] += 1
+                if entry.watch is not None:
+                    entry.watch.has_something(entry)
         return len(batch)
 
     def take_passed(self, now_ms: int, limit: int) -> int:

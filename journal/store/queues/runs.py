@@ -100,6 +100,8 @@ class QueueRuns(QueueMessages):
         fill(table.low, rows, same_numbers(table.low.typecode, 0, count))
         entry.counts[ARRIVING] -= count
         entry.counts[READY] += count
+        if entry.watch is not None:
+            entry.watch.has_something(entry)
         entry.not_away_all(rows)
         marks = gather(table.marks, message_rows)
         if marks.count(marks[0]) == count:

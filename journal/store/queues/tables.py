@@ -34,6 +34,8 @@ class QueueTables(PagedTables):
         in_memory = self.takes_back(entry, line, table.place(row))
         entry.counts[table.flags[row] & STATE] -= 1
         entry.counts[READY] += 1
+        if entry.watch is not None:
+            entry.watch.has_something(entry)
         entry.not_away(row)
         if in_memory:
             line.put_back(row)
@@ -114,6 +116,8 @@ class QueueTables(PagedTables):
         The queue counts as removed from now on: only these steps change its references.
         """
         entry.gone = True
+        if entry.watch is not None:
+            entry.watch.has_something(entry)
         self.passing.pop(entry.record_id, None)
         lines = [each for line in entry.lines for each in (line.rows(), line.rows_beside())]
         return self._drop_in_steps(entry, chain([*entry.all_away()], *lines))

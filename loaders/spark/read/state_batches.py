@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 from google.protobuf.message import DecodeError
 
+from journal.store.message_records import parse_message
 from journal.v1.store_pb2 import Message, Property, Queue, RecordKind, Reference, UpdateKind, Xid
 from loaders.spark.read.row_decoding import MARK_FIELDS, UpdateRow, moment_us, row_column
 from loaders.spark.read.shard_state import NewestRows, StateRecord
@@ -109,7 +110,7 @@ def _messages(state: NewestRows) -> Iterator[Values]:
         waiting = [(route, found) for route, found in _references(record) if route[4] in queues]
         if not waiting:
             continue
-        message = Message.FromString(record.row.data or b"")
+        message = parse_message(record.row.data or b"")
         columns = _message(record, message)
         for route, reference in waiting:
             due = moment_us(reference.due) if reference is not None else moment_us(message.due)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -35,9 +35,13 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from journal.errors import AmqpPeerError
+from journal.store.message_records import parse_message
 from journal.v1 import journal_pb2, store_pb2
 
 _MESSAGES = dict(journal_pb2.DESCRIPTOR.message_types_by_name) | dict(store_pb2.DESCRIPTOR.message_types_by_name)
+_PARSERS: Mapping[str, Callable[[bytes], Message]] = {"Message": parse_message}
+"""Messages whose fields say more than their bytes do."""
 _TYPES: Mapping[int, DataType] = {
     FieldDescriptor.CPPTYPE_INT32: IntegerType(),
     FieldDescriptor.CPPTYPE_UINT32: IntegerType(),
@@ -59,8 +63,8 @@ def parsed(column: Column | str, message: str) -> Column:
 
 def parsed_values(values: pa.Array, message: str) -> pa.Array:
     """Messages as structs. Hot path: one parse and one dictionary for each message."""
-    class_ = GetMessageClass(_MESSAGES[message])
-    return pa.array([_as_dict(class_, value) for value in values.to_pylist()], to_arrow_type(_struct(message)))
+    parse = _PARSERS.get(message) or GetMessageClass(_MESSAGES[message]).FromString
+    return pa.array([_as_dict(parse, value) for value in values.to_pylist()], to_arrow_type(_struct(message)))
 
 
 @cache
@@ -101,12 +105,12 @@ def _map_fields(field: FieldDescriptor) -> Mapping[str, FieldDescriptor] | None:
     return field.message_type.fields_by_name
 
 
-def _as_dict(class_: type[Message], value: bytes | None) -> dict[str, Any] | None:
+def _as_dict(parse: Callable[[bytes], Message], value: bytes | None) -> dict[str, Any] | None:
     if value is None:
         return None
     try:
-        return _fields(class_.FromString(value))
-    except DecodeError:
+        return _fields(parse(value))
+    except (DecodeError, AmqpPeerError):
         return None
 
 

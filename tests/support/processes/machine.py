@@ -37,6 +37,7 @@ class Machine(Child):
         *,
         verbose: bool = False,
         as_json: bool = False,
+        amqp: str = "",
     ) -> None:
         self.env = command_env(bootstrap, journal, directory / name, env)
         flags = {setting.removeprefix("KAFKA_JOURNAL_").lower(): value for setting, value in env.items()}
@@ -45,7 +46,7 @@ class Machine(Child):
         note = f"import os; open('{self.roles}', 'a').write(os.environ['KAFKA_JOURNAL_ROLE'] + '\\n')"
         hook = f'python3 -c "{note}"'
         hooks = {f"KAFKA_JOURNAL_ON_{role}_COMMAND": hook for role in ("ACTIVE", "STANDBY", "FENCED")}
-        command = ["node", "--name", name, "--with-worker"]
+        command = ["node", "--name", name, "--with-worker", *bool(amqp) * ["--amqp", amqp]]
         words = [COMMAND, *verbose * ["--verbose"], *command, *as_json * ["--json"]]
         super().__init__(name, words, directory / f"{name}.log", self.env | hooks)
         self.start()

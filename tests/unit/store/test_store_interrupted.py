@@ -112,7 +112,7 @@ NOTHING_WAITS = {"begin", "discard_leaving", "purging", "reattaching", "releasin
 CHANGE_NOTHING = {
     "addresses", "bindings", "bodies", "body_stream", "browse", "close", "describe", "expired", "explain", "flush",
     "holders", "in_doubt", "incoming", "is_empty", "message", "next_due", "queue", "queues", "room", "start",
-    "transaction", "transactions", "ways_in",
+    "transaction", "transactions", "watch", "ways_in", "woken",
 }  # fmt: skip
 
 

@@ -78,8 +78,9 @@ CALLS: dict[str, Callable[[MessageStore, int], object]] = {
     "transactions": lambda store, _: store.transactions(),
     "unbind": lambda store, _: store.unbind(1),
     "ways_in": lambda store, _: store.ways_in(["orders"]),
+    "woken": lambda store, _: store.woken(),
 }
-ASK_NOTHING = {"close", "start", "incoming", "discard_leaving", "store_stream_async"}
+ASK_NOTHING = {"close", "start", "incoming", "discard_leaving", "store_stream_async", "watch"}
 """Beginning and end; what only encodes; what ends an operation; and what is `store_stream` in an event loop."""
 
 

@@ -1,0 +1,78 @@
+"""Settings of the AMQP front end (`journal.broker`)."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+_ADDRESS = re.compile(r"\[?([^\[\]]+?)\]?:(\d{1,5})")
+_PORT_MAX = 65_535
+
+
+class AmqpSettings(BaseModel):
+    """Where an active node serves AMQP 1.0, and the bounds of its clients. Times are milliseconds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    listen: str = ""
+    """Host and port, as in 127.0.0.1:5672; port 0 takes a free one. Empty: AMQP is not served."""
+
+    insecure: bool = False
+    """Whether clients may connect from other machines, although nothing asks who they are and nothing is encrypted."""
+
+    credit: int = Field(default=1000, ge=1)
+    """Messages that a client may send ahead on a link, before the first of them is durable."""
+
+    connections_max: int = Field(default=10_000, ge=1)
+    """Connections at a time; a further one is closed at once."""
+
+    handshake_ms: int = Field(default=10_000, ge=1)
+    """The time within which a client must have opened its connection."""
+
+    idle_timeout_ms: int = Field(default=60_000, ge=0)
+    """A connection that has been silent for twice this time is ended; 0 waits for ever."""
+
+    auto_create: bool = True
+    """Whether an address that a client asks for is made, with an anycast queue of its name."""
+
+    duplicate_window: int = Field(default=0, ge=0)
+    """How many duplicate-detection ids an address remembers that is made on demand."""
+
+    @field_validator("listen")
+    @classmethod
+    def _is_address(cls, value: str) -> str:
+        if value:
+            _parsed(value)
+        return value
+
+    @model_validator(mode="after")
+    def _is_loopback(self) -> AmqpSettings:
+        if self.listen and not self.insecure and not _loopback(self.address[0]):
+            raise ValueError(
+                f"{self.listen} can be reached from other machines, and AMQP is served without users and TLS: listen "
+                "on 127.0.0.1, or set amqp.insecure"
+            )
+        return self
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port of `listen`."""
+        return _parsed(self.listen)
+
+
+def _parsed(text: str) -> tuple[str, int]:
+    found = _ADDRESS.fullmatch(text)
+    if found is None or int(found[2]) > _PORT_MAX:
+        raise ValueError(f"{text!r} is no address to listen on: expected host:port, such as 127.0.0.1:5672")
+    return found[1], int(found[2])
+
+
+def _loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,453 @@
+"""One client's connection: the socket's bytes to the engine, the engine's events to links, and back.
+
+All of it runs in the loop's thread. While the journal has no room, the socket is not read; while the socket's buffer is
+full, nothing is taken from queues. So nothing between a client and the store grows without a bound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from journal.amqp import Connection, EngineLimits, ReceiverLink, SenderLink
+from journal.amqp.conditions import (
+    CONNECTION_FORCED,
+    ILLEGAL_STATE,
+    INTERNAL_ERROR,
+    INVALID_FIELD,
+    NOT_ALLOWED,
+    NOT_IMPLEMENTED,
+    RESOURCE_LIMIT_EXCEEDED,
+)
+from journal.amqp.events import (
+    ConnectionClosed,
+    ConnectionFailed,
+    ConnectionOpened,
+    DispositionReceived,
+    Event,
+    LinkAttached,
+    LinkDetached,
+    LinkFailed,
+    LinkFlow,
+    SessionBegan,
+    SessionEnded,
+    TransferReceived,
+    WindowOpened,
+)
+from journal.amqp.handshake import SASL_AUTH, SASL_OK
+from journal.amqp.links import Link
+from journal.amqp.message_types import CoordinatorTerminus, ErrorCondition, SourceTerminus, TargetTerminus
+from journal.amqp.session import AmqpSession
+from journal.amqp.transport_types import SETTLED, SaslInitFrame, SaslResponseFrame
+from journal.broker.addresses import place_of
+from journal.broker.consumer import Consumer
+from journal.broker.coordinator import TransactionCoordinator
+from journal.broker.ports import ConnectionOwner
+from journal.broker.producer import Producer
+from journal.errors import AmqpPeerError, FullError, JournalError, OutcomeUnknownError, StoreError
+from journal.store.model import Routing
+from journal.store.pending import Accepted
+
+log = logging.getLogger(__name__)
+
+MECHANISMS = ("ANONYMOUS",)
+CAPABILITIES = ("ANONYMOUS-RELAY", "DELAYED_DELIVERY")
+
+
+class AmqpConnection(asyncio.Protocol):
+    """A client. The server makes one for each socket."""
+
+    def __init__(self, server: ConnectionOwner) -> None:
+        self._server = server
+        self.store = server.store
+        self.settings = server.settings
+        self.addresses = server.addresses
+        self.calls = server.calls
+        self.loop = server.loop
+        self.now_ms = server.now_ms
+        self.transactions = TransactionCoordinator(self)
+        self.ended = False
+        self.may_write = True
+        self._number = uuid.uuid4().hex
+        limits = EngineLimits(
+            idle_timeout_ms=self.settings.idle_timeout_ms,
+            message_bytes_max=server.message_bytes_max,
+        )
+        self._engine = Connection.server(server.container_id, MECHANISMS, limits)
+        self._transport: asyncio.Transport | None = None
+        self._producers: list[Producer] = []
+        """Those whose messages the store has not got."""
+        self._consumers: dict[SenderLink, Consumer] = {}
+        self._undone: deque[Callable[[], None]] = deque()
+        """What the store had no room for, in order."""
+        self._waits_for_room = False
+        self._flushing = False
+        self._own: dict[Link, str] = {}
+        """Queues that go with their link."""
+        self._timer: asyncio.TimerHandle | None = None
+
+    # ---- the socket ------------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        if not self._server.admit(self):
+            transport.abort()
+            return
+        self._timer = self.loop.call_later(self.settings.handshake_ms / 1000, self._require_open)
+
+    def data_received(self, data: bytes) -> None:
+        self._take_events(self._engine.receive(data))
+
+    def eof_received(self) -> bool:
+        self._take_events(self._engine.receive_end())
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._end()
+
+    def pause_writing(self) -> None:
+        self.may_write = False
+
+    def resume_writing(self) -> None:
+        self.may_write = True
+        self._pump()
+
+    def _require_open(self) -> None:
+        if not self._engine.remotely_open:
+            log.info("a client did not open its connection within %d ms", self.settings.handshake_ms)
+            self._abort()
+            return
+        self._tick()
+
+    def _tick(self) -> None:
+        again, events = self._engine.tick(self.loop.time())
+        self._take_events(events)
+        if again is not None and not self.ended:
+            self._timer = self.loop.call_at(again, self._tick)
+
+    def _take_events(self, events: list[Event]) -> None:
+        for event in events:
+            try:
+                self._take(event)
+            except AmqpPeerError as error:
+                self.close(error.condition, str(error))
+            except JournalError as error:
+                self.force(str(error))
+            except Exception as error:
+                log.exception("a client's connection ends")
+                self.close(INTERNAL_ERROR, f"{type(error).__name__}: {error}")
+        self._send_producers()
+        self._flush()
+
+    # ---- writing ---------------------------------------------------------------------------------------------------
+
+    def flush_later(self) -> None:
+        """Write what there is at the end of this step of the loop."""
+        if not self._flushing:
+            self._flushing = True
+            self.loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        if self._transport is None or self._transport.is_closing():
+            return
+        if data := self._engine.bytes_to_send():
+            self._transport.write(data)
+        if self._engine.finished:
+            self._transport.close()
+
+    def close(self, condition: str, text: str) -> None:
+        """End the connection with an error."""
+        if not self.ended and not self._engine.finished:
+            self._engine.close(ErrorCondition(condition, text))
+            self._flush()
+            # a client that does not answer the close is not waited for
+            self.loop.call_later(1.0, self._abort)
+        self._end()
+
+    def force(self, text: str) -> None:
+        """End the connection because this node does not serve it any more: clients connect again elsewhere."""
+        self.close(CONNECTION_FORCED, text)
+
+    def _abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _end(self) -> None:
+        if self.ended:
+            return
+        for consumer in list(self._consumers.values()):
+            consumer.close()
+        self._consumers.clear()
+        self.transactions.close()
+        for queue in self._own.values():
+            self.do(partial(self.store.destroy_queue, queue))
+        self.ended = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._server.forget(self)
+
+    # ---- events ----------------------------------------------------------------------------------------------------
+
+    def _take(self, event: Event) -> None:
+        match event:
+            case TransferReceived(link=link):
+                self._transferred(link, event)
+            case DispositionReceived(link=SenderLink() as link, deliveries=deliveries, state=state, settled=settled):
+                if (consumer := self._consumers.get(link)) is not None:
+                    consumer.settle(deliveries, state, settled=settled)
+            case LinkFlow(link=link):
+                if (consumer := self._consumers.get(link)) is not None:
+                    consumer.pump()
+            case WindowOpened():
+                self._pump()
+            case LinkAttached(link=link, frame=frame):
+                self._attached(link, frame.source, frame.target)
+            case LinkDetached(link=link, closed=closed):
+                self._detached(link, closed=closed)
+            case LinkFailed(link=link):
+                self._drop(link)
+            case SessionBegan(session=session):
+                session.begin()
+            case SessionEnded(session=session):
+                self._session_ended(session)
+            case ConnectionOpened():
+                self._opened()
+            case ConnectionClosed():
+                if not self._engine.finished:
+                    self._engine.close()
+                self._end()
+            case ConnectionFailed(error=error):
+                log.info("a client's connection failed: %s", error.description)
+                self._end()
+            case SaslInitFrame() | SaslResponseFrame():
+                self._authenticate(event)
+            case _:
+                pass
+
+    def _authenticate(self, event: SaslInitFrame | SaslResponseFrame) -> None:
+        welcome = isinstance(event, SaslInitFrame) and event.mechanism == "ANONYMOUS"
+        self._take_events(self._engine.sasl_outcome(SASL_OK if welcome else SASL_AUTH))
+
+    def _opened(self) -> None:
+        self._engine.open(
+            offered_capabilities=CAPABILITIES,
+            properties={
+                "product": "kafka-journal",
+                "queue-prefix": "queue://",
+                "topic-prefix": "topic://",
+            },
+        )
+
+    def _session_ended(self, session: AmqpSession) -> None:
+        for link in [link for link in (*self._consumers, *self._own) if link.session is session]:
+            self._drop(link)
+        if session.locally_open:
+            session.end()
+
+    # ---- links -----------------------------------------------------------------------------------------------------
+
+    def _attached(self, link: Link, source: SourceTerminus | None, target: object) -> None:
+        try:
+            if isinstance(link, ReceiverLink):
+                self._producer(link, source, target)
+            elif isinstance(link, SenderLink):
+                self._consumer(link, source, target)
+        except AmqpPeerError as error:
+            link.refuse(ErrorCondition(error.condition, str(error)))
+        except FullError as error:
+            link.refuse(ErrorCondition(RESOURCE_LIMIT_EXCEEDED, str(error)))
+
+    def _producer(self, link: ReceiverLink, source: SourceTerminus | None, target: object) -> None:
+        if isinstance(target, CoordinatorTerminus):
+            link.attach(source, CoordinatorTerminus(("amqp:local-transactions", "amqp:multi-txns-per-ssn")))
+            link.context = self.transactions
+            self.transactions.attach(link)
+            return
+        if not isinstance(target, TargetTerminus):
+            raise AmqpPeerError(INVALID_FIELD, "a link to send on needs a target")
+        place = None
+        if target.dynamic:
+            target = replace(target, address=self._temporary_queue(link))
+        if target.address:
+            place = place_of(target.address, target.capabilities)
+            self.addresses.target(place)
+        link.attach(source, target)
+        link.context = Producer(self, link, place)
+
+    def _consumer(self, link: SenderLink, source: SourceTerminus | None, target: object) -> None:
+        if not isinstance(source, SourceTerminus):
+            raise AmqpPeerError(INVALID_FIELD, "a link to receive on needs a source")
+        if source.filter:
+            raise AmqpPeerError(NOT_IMPLEMENTED, "filters on a source are not in force yet: use a queue with a filter")
+        if source.distribution_mode == "copy":
+            raise AmqpPeerError(NOT_IMPLEMENTED, "browsers are not served yet")
+        if source.durable:
+            raise AmqpPeerError(NOT_IMPLEMENTED, "durable subscriptions are not served yet")
+        queue, answer = self._source_queue(source, link)
+        assert isinstance(target, TargetTerminus | None)
+        link.attach(answer, target)
+        presettled = link.offered is not None and link.offered.snd_settle_mode == SETTLED
+        holder = f"amqp {self._number} {link.session.channel} {link.name}"
+        self._consumers[link] = link.context = Consumer(self, link, queue, holder, presettled=presettled)
+
+    def _source_queue(self, source: SourceTerminus, link: SenderLink) -> tuple[str, SourceTerminus]:
+        """The queue of a source, and the source as it is answered."""
+        if source.dynamic:
+            queue = self._temporary_queue(link)
+            return queue, replace(source, address=queue)
+        if not source.address:
+            raise AmqpPeerError(INVALID_FIELD, "a source has no address")
+        place = place_of(source.address, source.capabilities)
+        if place.routing is Routing.MULTICAST and not place.queue:
+            queue = self._own[link] = self.addresses.subscription(place.address)
+            return queue, source
+        return self.addresses.source(place), source
+
+    def _temporary_queue(self, link: Link) -> str:
+        queue = self._own[link] = self.addresses.temporary()
+        return queue
+
+    def _detached(self, link: Link, *, closed: bool) -> None:
+        self._drop(link)
+        if link.locally_open:
+            link.detach(closed=closed)
+
+    def _drop(self, link: Link) -> None:
+        """Forget a link that is gone."""
+        context = link.context
+        if isinstance(context, Producer):
+            context.close()
+        if isinstance(link, SenderLink) and (consumer := self._consumers.pop(link, None)) is not None:
+            consumer.close()
+        if (queue := self._own.pop(link, None)) is not None:
+            self.do(partial(self.store.destroy_queue, queue))
+
+    def detach(self, link: Link, condition: str, text: str) -> None:
+        """End a link with an error."""
+        self._drop(link)
+        if link.locally_open:
+            link.detach(closed=True, error=ErrorCondition(condition, text))
+        self.flush_later()
+
+    def _transferred(self, link: ReceiverLink, event: TransferReceived) -> None:
+        context = link.context
+        if isinstance(context, Producer):
+            context.take(event)
+        elif isinstance(context, TransactionCoordinator):
+            self._send_producers()
+            context.take(link, event)
+
+    def _pump(self) -> None:
+        """Have all consumers send what there is."""
+        for consumer in list(self._consumers.values()):
+            consumer.pump()
+
+    def wait_for(self, queue: str, consumer: Consumer) -> None:
+        """A consumer has found too little in its queue, and is called when there is more."""
+        self._server.wait_for(queue, consumer)
+
+    def wait_no_more(self, queue: str, consumer: Consumer) -> None:
+        """A consumer is gone."""
+        self._server.wait_no_more(queue, consumer)
+
+    # ---- the store -------------------------------------------------------------------------------------------------
+
+    def send_later(self, producer: Producer) -> None:
+        """Give the store a producer's messages once all that was read is taken."""
+        if producer not in self._producers:
+            self._producers.append(producer)
+
+    def _send_producers(self) -> None:
+        while self._producers and not self._waits_for_room:
+            try:
+                self._producers[0].send_waiting()
+            except FullError:
+                self.when_there_is_room(self._send_producers)
+                return
+            except JournalError as error:
+                self.force(str(error))
+                return
+            self._producers.pop(0)
+
+    def do(
+        self,
+        operate: Callable[[], Accepted | None],
+        link: Link | None = None,
+        *,
+        then: Callable[[], None] | None = None,
+        durably: bool = False,
+    ) -> None:
+        """Have the store do something, as soon as it has room; `then` follows, `durably` once it is durable. An
+        operation that is refused ends the link, if one is given."""
+        try:
+            accepted: Any = operate()
+        except FullError:
+            self.when_there_is_room(lambda: self.do(operate, link, then=then, durably=durably))
+            return
+        except StoreError as error:
+            log.info("a client's outcome is refused: %s", error)
+            if link is not None:
+                self.detach(link, NOT_ALLOWED, str(error))
+            return
+        except JournalError as error:
+            if link is not None:
+                self.detach(link, ILLEGAL_STATE, str(error))
+            return
+        if then is None:
+            return
+        if accepted is None or not durably:
+            then()
+            return
+        follow = then
+
+        def done(error: JournalError | None) -> None:
+            if error is None:
+                follow()
+            self.flush_later()
+
+        accepted.add_callback(self.told(done))
+
+    def told(self, done: Callable[[JournalError | None], None]) -> Callable[[JournalError | None], None]:
+        """A callback for a completion: `done` is called in the loop, unless the connection has ended by then. Where
+        the outcome is unknown the connection ends instead, and `done` is not called: whoever is told nothing finds out
+        after the failover."""
+
+        def in_loop(error: JournalError | None) -> None:
+            if self.ended:
+                return
+            if isinstance(error, OutcomeUnknownError):
+                self.force("what was being written may or may not be there: the node is no longer active")
+            else:
+                done(error)
+
+        return lambda error: self.calls.soon(partial(in_loop, error))
+
+    def when_there_is_room(self, call: Callable[[], None]) -> None:
+        """Call that, behind all that waits already, when the journal has room. Nothing is read until then."""
+        self._undone.append(call)
+        if not self._waits_for_room:
+            self._waits_for_room = True
+            if self._transport is not None and not self._transport.is_closing():
+                self._transport.pause_reading()
+            self.store.room().add_callback(lambda error: self.calls.soon(self._have_room))
+
+    def _have_room(self) -> None:
+        self._waits_for_room = False
+        calls = self._undone
+        for _ in range(len(calls)):
+            if self._waits_for_room:
+                return
+            calls.popleft()()
+        if self._waits_for_room:
+            return
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+        self._flush()

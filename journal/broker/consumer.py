@@ -1,0 +1,234 @@
+"""A link that a client receives on: messages are taken from a queue as the client's credit allows, and settled as it
+says.
+
+A message that was handed out is held in memory, under the name of the link. What the client does with it:
+
+    accepted    settled, durable before the client is told where it awaits that
+    released    given back, not counted       modified    given back; with delivery-failed it is counted
+    rejected    settled as a dead letter
+    nothing     a link or connection that ends gives back all that it holds, counted
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+
+from journal.amqp import OutgoingDelivery, SenderLink
+from journal.amqp.conditions import ILLEGAL_STATE, RESOURCE_DELETED, TRANSACTION_UNKNOWN_ID
+from journal.amqp.message_types import (
+    AcceptedState,
+    ModifiedState,
+    RejectedState,
+    ReleasedState,
+    State,
+    TransactionalState,
+)
+from journal.broker.messages import transfer_of
+from journal.broker.ports import LinkOwner
+from journal.errors import FullError, JournalError, MessageMissingError, QueueMissingError, StoreError
+from journal.store.model import Delivery, Held, Message
+from journal.store.pending import Accepted
+
+log = logging.getLogger(__name__)
+
+BATCH = 100
+"""The most messages that are taken at once. Other links of the loop have their turn between batches."""
+
+
+class Consumer:
+    """One such link. It holds messages under `holder`."""
+
+    def __init__(self, connection: LinkOwner, link: SenderLink, queue: str, holder: str, *, presettled: bool) -> None:
+        self._connection = connection
+        self._link = link
+        self.queue = queue
+        self.holder = holder
+        self._presettled = presettled
+        self._rest: list[tuple[Delivery, Message | None]] = []
+        """Messages that were taken and could not be sent: the session's window is full, or bodies are being read."""
+        self._reading: asyncio.Task[None] | None = None
+        self._burying: set[asyncio.Task[None]] = set()
+        self.open = True
+
+    # ---- handing out -----------------------------------------------------------------------------------------------
+
+    @property
+    def wants(self) -> bool:
+        """Whether the client could be sent a message now."""
+        return self.open and self._link.credit > 0 and self._reading is None
+
+    def pump(self) -> None:
+        """Send what there is, as far as credit, window and the socket's buffer go."""
+        connection, link = self._connection, self._link
+        while self.wants and connection.may_write:
+            if not self._rest and not self._take():
+                break
+            if not self._send_rest():
+                break
+        if link.drain and self.open and not self._rest and self._reading is None:
+            link.drained()
+        connection.flush_later()
+
+    def _take(self) -> bool:
+        """Take a batch; false if there is nothing to send now."""
+        wanted = min(self._link.credit, BATCH)
+        try:
+            taken = self._connection.store.take_all(self.queue, self.holder, wanted)
+        except QueueMissingError as error:
+            self._connection.detach(self._link, RESOURCE_DELETED, str(error))
+            return False
+        except FullError:
+            self._connection.when_there_is_room(self.pump)
+            return False
+        if len(taken) < wanted:
+            self._connection.wait_for(self.queue, self)
+        # a large body is read when its turn comes, so that one at a time is in memory
+        self._rest = [(each, None if each.large else each.content) for each in self._not_too_often(taken)]
+        return bool(taken)
+
+    def _not_too_often(self, taken: list[Delivery]) -> list[Delivery]:
+        """Those that were not delivered as often as the queue allows; the others become dead letters."""
+        if not any(each.deliveries for each in taken):
+            return taken
+        limit = self._connection.store.queue(self.queue).config.deliveries_max
+        if not limit:
+            return taken
+        if dead := [each.message for each in taken if each.deliveries >= limit]:
+            self._bury(dead)
+        return [each for each in taken if each.deliveries < limit]
+
+    def _send_rest(self) -> bool:
+        """Send taken messages; false if some are left."""
+        link, session, now_ms = self._link, self._link.session, self._connection.now_ms()
+        sent = 0
+        settled: list[int] = []
+        for each, content in self._rest:
+            if link.credit <= 0 or session.remote_window <= 0 or session.writing is not None:
+                break
+            if content is None:
+                self._reading = self._connection.loop.create_task(self._read())
+                break
+            payload = transfer_of(content, each.deliveries, redelivered=each.redelivered, now_ms=now_ms)
+            link.send(payload, context=each.message, settled=self._presettled)
+            if self._presettled:
+                settled.append(each.message)
+            sent += 1
+        del self._rest[:sent]
+        if settled:
+            held = [Held(self.queue, settled, self.holder)]
+            self._connection.do(lambda: self._connection.store.acknowledge_all(held))
+        return not self._rest
+
+    async def _read(self) -> None:
+        """Read the next messages that are not in memory, or one large one; then go on."""
+        try:
+            found = await self._found()
+        except JournalError as error:
+            self._connection.detach(self._link, ILLEGAL_STATE, f"messages cannot be read: {error}")
+            return
+        finally:
+            self._reading = None
+        rest, first = self._rest, self._rest[0][0]
+        # what was asked for and not found is gone; a large one that is not the first was not asked for
+        self._rest = [
+            (each, found.get(each.message, content))
+            for each, content in rest
+            if content is not None or each.message in found or (each.large and each is not first)
+        ]
+        if self.open:
+            self.pump()
+
+    async def _found(self) -> dict[int, Message]:
+        store, (first, _) = self._connection.store, self._rest[0]
+        if not first.large:
+            return await store.bodies([each.message for each, found in self._rest if found is None and not each.large])
+        with suppress(MessageMissingError):
+            return {first.message: await asyncio.to_thread(store.message, first.message)}
+        return {}
+
+    # ---- outcomes --------------------------------------------------------------------------------------------------
+
+    def settle(self, deliveries: Sequence[OutgoingDelivery], state: State | None, *, settled: bool) -> None:
+        """The client has said what became of deliveries."""
+        transaction = b""
+        if isinstance(state, TransactionalState):
+            transaction, state = state.txn_id, state.outcome
+        tx = 0
+        if transaction:
+            found = self._connection.transactions.number_of(transaction)
+            if found is None:
+                self._connection.detach(self._link, TRANSACTION_UNKNOWN_ID, "there is no such transaction")
+                return
+            tx = found
+        if state is None and not settled:
+            return
+        ids = [each.context for each in deliveries]
+        numbers = [each.delivery_id for each in deliveries]
+
+        def answer() -> None:
+            if transaction and isinstance(state, AcceptedState):
+                self._connection.transactions.note_taken(transaction, Held(self.queue, ids, self.holder))
+            if self.open and not settled:
+                self._link.settle(numbers, TransactionalState(transaction, state) if transaction else state)
+
+        self._connection.do(lambda: self._apply(ids, state, tx), self._link, then=answer, durably=not tx)
+
+    def _apply(self, ids: Sequence[int], state: State | None, tx: int) -> Accepted | None:
+        store, queue, holder = self._connection.store, self.queue, self.holder
+        match state:
+            case AcceptedState():
+                return store.acknowledge_all([Held(queue, ids, holder)], tx)
+            case RejectedState() if not tx:
+                self._bury(ids)
+            case RejectedState():
+                left = [*reversed(ids)]
+                while left:
+                    store.dead_letter(left[-1], queue, tx=tx)
+                    left.pop()
+            case ModifiedState(delivery_failed=failed):
+                self._release(ids, tx, counts=failed)
+            case ReleasedState() | None:
+                self._release(ids, tx, counts=state is None)
+            case _:
+                raise StoreError(f"{type(state).__name__} is no outcome of a message")
+        return None
+
+    def _bury(self, ids: Sequence[int]) -> None:
+        """Settle messages as dead letters, in a thread: one that goes to another address may have to be read first."""
+        task = self._connection.loop.create_task(self._buried(ids))
+        self._burying.add(task)
+        task.add_done_callback(self._burying.discard)
+
+    async def _buried(self, ids: Sequence[int]) -> None:
+        for each in ids:
+            try:
+                await asyncio.to_thread(self._connection.store.dead_letter, each, self.queue)
+            except JournalError as error:
+                # it is still held, and comes back when the link ends
+                log.warning("message %d of queue %s is no dead letter yet: %s", each, self.queue, error)
+
+    def _release(self, ids: Sequence[int], tx: int, *, counts: bool) -> None:
+        for each in ids:
+            try:
+                self._connection.store.release(each, self.queue, self.holder, tx, counts=counts)
+            except MessageMissingError:
+                continue
+
+    def close(self) -> None:
+        """The link is gone: give back what it holds. Messages that were not sent are not counted."""
+        self.open = False
+        self._connection.wait_no_more(self.queue, self)
+        store = self._connection.store
+        unsent = [each.message for each, _ in self._rest]
+        self._rest.clear()
+
+        def give_back() -> None:
+            while unsent:
+                store.release(unsent[-1], self.queue, self.holder, counts=False)
+                unsent.pop()
+            store.release_holder(self.holder)
+
+        self._connection.do(give_back)

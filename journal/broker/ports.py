@@ -1,0 +1,100 @@
+"""What the parts of a connection need of the connection, and a connection of its server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from journal.amqp.links import Link
+from journal.amqp.settings import AmqpSettings
+from journal.broker.addresses import Addresses
+from journal.broker.loop_calls import LoopCalls
+from journal.errors import JournalError
+from journal.store.model import Held
+from journal.store.pending import Accepted
+from journal.store.store import MessageStore
+
+
+class OpenTransactions(Protocol):
+    """The transactions that a connection has open."""
+
+    def number_of(self, transaction: bytes) -> int | None:
+        """The store's number of one of them; None if there is none with that id."""
+
+    def note_taken(self, transaction: bytes, held: Held) -> None:
+        """Messages are acknowledged in a transaction."""
+
+
+class LinkOwner(Protocol):
+    """The connection of a link. All calls are made in the loop's thread."""
+
+    store: MessageStore
+    settings: AmqpSettings
+    addresses: Addresses
+    calls: LoopCalls
+    loop: asyncio.AbstractEventLoop
+    now_ms: Callable[[], int]
+    ended: bool
+    may_write: bool
+
+    @property
+    def transactions(self) -> OpenTransactions: ...
+
+    def send_later(self, producer: Any) -> None:
+        """Have `producer.send_waiting` called once all that was read is taken."""
+
+    def do(
+        self,
+        operate: Callable[[], Accepted | None],
+        link: Link | None = None,
+        *,
+        then: Callable[[], None] | None = None,
+        durably: bool = False,
+    ) -> None:
+        """Have the store do something, as soon as it has room; `then` follows, `durably` once it is durable. An
+        operation that is refused ends the link, if one is given."""
+
+    def when_there_is_room(self, call: Callable[[], None]) -> None:
+        """Call that, behind all that waits already, when the journal has room. Nothing is read until then."""
+
+    def told(self, done: Callable[[JournalError | None], None]) -> Callable[[JournalError | None], None]:
+        """A callback for a completion: `done` is called in the loop, unless the connection has ended by then. Where
+        the outcome is unknown the connection ends instead, and `done` is not called."""
+
+    def detach(self, link: Link, condition: str, text: str) -> None:
+        """End a link with an error."""
+
+    def flush_later(self) -> None:
+        """Write what there is at the end of this step of the loop."""
+
+    def wait_for(self, queue: str, consumer: Any) -> None:
+        """A consumer has found too little in its queue: `consumer.pump` is called when there is more."""
+
+    def wait_no_more(self, queue: str, consumer: Any) -> None:
+        """A consumer is gone."""
+
+
+class ConnectionOwner(Protocol):
+    """The server of a connection."""
+
+    store: MessageStore
+    settings: AmqpSettings
+    addresses: Addresses
+    calls: LoopCalls
+    loop: asyncio.AbstractEventLoop
+    now_ms: Callable[[], int]
+    container_id: str
+    message_bytes_max: int
+
+    def admit(self, connection: Any) -> bool:
+        """Whether there is room for one more connection."""
+
+    def forget(self, connection: Any) -> None:
+        """A connection has ended."""
+
+    def wait_for(self, queue: str, consumer: Any) -> None:
+        """A consumer has found too little in its queue: `consumer.pump` is called when there is more."""
+
+    def wait_no_more(self, queue: str, consumer: Any) -> None:
+        """A consumer is gone."""

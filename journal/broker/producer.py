@@ -1,0 +1,193 @@
+"""A link that a client sends on: transfers become messages of the store, and dispositions once they are durable.
+
+All messages that one read of the socket brings for an address and the same queues are one group of the journal, and one
+disposition. While the journal is full, the connection is not read, so the client gets no credit and no answer.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+from journal.amqp import ReceiverLink
+from journal.amqp.conditions import (
+    INTERNAL_ERROR,
+    MESSAGE_SIZE_EXCEEDED,
+    NOT_ALLOWED,
+    PRECONDITION_FAILED,
+    TRANSACTION_UNKNOWN_ID,
+)
+from journal.amqp.events import TransferReceived
+from journal.amqp.message_types import (
+    AcceptedState,
+    ErrorCondition,
+    RejectedState,
+    ReleasedState,
+    State,
+    TransactionalState,
+)
+from journal.amqp.sections import PROPERTIES, MessageSections
+from journal.broker.addresses import Place, place_of
+from journal.broker.messages import message_of
+from journal.broker.ports import LinkOwner
+from journal.errors import (
+    AmqpPeerError,
+    DuplicateMessageError,
+    FullError,
+    JournalError,
+    MessageTooLargeError,
+    StoreError,
+)
+from journal.store.model import Message
+
+ACCEPTED = AcceptedState()
+RELEASED = ReleasedState()
+
+
+class _Incoming(NamedTuple):
+    """A message that has come whole, and is not accepted by the store yet."""
+
+    delivery_id: int
+    settled: bool
+    message: Message
+    queues: Sequence[str]
+    transaction: bytes
+    """The id of its transaction; empty for none."""
+
+
+class Producer:
+    """One such link. It has no place at the anonymous terminus, where each message names its own."""
+
+    def __init__(self, connection: LinkOwner, link: ReceiverLink, place: Place | None) -> None:
+        self._connection = connection
+        self._link = link
+        self._place = place
+        self._parts: list[bytes] = []
+        """The parts of a message whose last one has not come."""
+        self._waiting: deque[_Incoming] = deque()
+        """Messages that the store has not accepted, in their order."""
+        self._credit = connection.settings.credit
+        self._open = True
+        link.flow(self._credit)
+
+    def close(self) -> None:
+        """The link is gone: messages that the store has not accepted are dropped, as nobody was told of them."""
+        self._open = False
+        self._waiting.clear()
+        self._parts.clear()
+
+    def take(self, event: TransferReceived) -> None:
+        """A transfer has come."""
+        if event.aborted:
+            self._parts.clear()
+            return
+        if event.more or self._parts:
+            self._parts.append(event.payload)
+            if event.more:
+                return
+        payload = b"".join(self._parts) if self._parts else event.payload
+        self._parts.clear()
+        transaction = event.state.txn_id if isinstance(event.state, TransactionalState) else b""
+        try:
+            message, queues = self._routed(MessageSections(payload))
+        except AmqpPeerError as error:
+            self._refuse([event.delivery_id], error.condition, str(error), transaction)
+            return
+        self._waiting.append(_Incoming(event.delivery_id, event.settled, message, queues, transaction))
+        self._connection.send_later(self)
+
+    def _routed(self, sections: MessageSections) -> tuple[Message, list[str]]:
+        """A message, and the queues that it goes to. It is durable if one of them is."""
+        addresses, place = self._connection.addresses, self._place
+        if place is None:
+            to = sections.properties.to if PROPERTIES in sections.places else None
+            if not to:
+                raise AmqpPeerError(PRECONDITION_FAILED, "a message to the anonymous terminus needs an address in `to`")
+            place = place_of(to, ())
+            addresses.target(place)
+        message = message_of(sections, place.address, self._connection.now_ms())
+        queues = addresses.queues_for(message, place.queue)
+        message.durable = any(each.durable for each in queues)
+        return message, [each.name for each in queues]
+
+    # ---- to the store ----------------------------------------------------------------------------------------------
+
+    def send_waiting(self) -> None:
+        """Give the store what has come. Raises FullError if it has no room: call this again when it has."""
+        waiting = self._waiting
+        while waiting:
+            first = waiting[0]
+            run = [first]
+            for each in list(waiting)[1:]:
+                if (each.message.address, each.queues, each.transaction) != (
+                    first.message.address,
+                    first.queues,
+                    first.transaction,
+                ):
+                    break
+                run.append(each)
+            self._send(run)
+            for _ in run:
+                waiting.popleft()
+        if self._link.credit <= self._credit // 2 and self._open:
+            self._link.flow(self._credit)
+
+    def _send(self, run: Sequence[_Incoming]) -> None:
+        store, transaction = self._connection.store, run[0].transaction
+        unsettled = [each.delivery_id for each in run if not each.settled]
+        tx = 0
+        if transaction:
+            found = self._connection.transactions.number_of(transaction)
+            if found is None:
+                self._refuse(unsettled, TRANSACTION_UNKNOWN_ID, "there is no such transaction", b"")
+                return
+            tx = found
+        if not run[0].queues:
+            # no queue wants them: they are taken, as a topic without subscribers takes what is published
+            self._settle(unsettled, ACCEPTED, transaction)
+            return
+        try:
+            pending = store.send_all([each.message for each in run], list(run[0].queues), tx)
+        except FullError:
+            raise
+        except (StoreError, JournalError) as error:
+            if len(run) > 1:
+                for each in run:
+                    self._send([each])
+                return
+            self._refuse_for(unsettled, error, transaction)
+            return
+        if not unsettled:
+            return
+        if transaction:
+            # it is durable with its transaction, whose discharge says so
+            self._settle(unsettled, ACCEPTED, transaction)
+            return
+        pending.add_callback(self._connection.told(partial(self._done, unsettled)))
+
+    def _done(self, unsettled: Sequence[int], error: JournalError | None) -> None:
+        """In the loop: a group is durable, or is known to be lost."""
+        if self._open:
+            self._link.settle(unsettled, ACCEPTED if error is None else RELEASED)
+            self._connection.flush_later()
+
+    # ---- answers ---------------------------------------------------------------------------------------------------
+
+    def _settle(self, ids: Sequence[int], state: State, transaction: bytes) -> None:
+        if ids:
+            self._link.settle(ids, TransactionalState(transaction, state) if transaction else state)
+
+    def _refuse_for(self, ids: Sequence[int], error: JournalError, transaction: bytes) -> None:
+        if isinstance(error, DuplicateMessageError):
+            self._settle(ids, ACCEPTED, transaction)
+        elif isinstance(error, MessageTooLargeError):
+            self._refuse(ids, MESSAGE_SIZE_EXCEEDED, str(error), transaction)
+        elif isinstance(error, StoreError):
+            self._refuse(ids, NOT_ALLOWED, str(error), transaction)
+        else:
+            self._refuse(ids, INTERNAL_ERROR, str(error), transaction)
+
+    def _refuse(self, ids: Sequence[int], condition: str, text: str, transaction: bytes) -> None:
+        self._settle(ids, RejectedState(ErrorCondition(condition, text)), transaction)

@@ -1,0 +1,173 @@
+"""Listens for AMQP clients while a node is active.
+
+server = AmqpServer(store, settings, container_id="orders")
+host, port = server.start()     # a thread of its own runs the event loop
+...
+server.stop("node b is active") # clients are told `amqp:connection:forced`, and connect again elsewhere
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from journal.amqp.settings import AmqpSettings
+from journal.append.callbacks import without_waits
+from journal.broker.addresses import Addresses
+from journal.broker.connection import AmqpConnection
+from journal.broker.consumer import Consumer
+from journal.broker.loop_calls import LoopCalls
+from journal.errors import ConfigError, JournalError, StateError
+from journal.store.store import MessageStore
+
+log = logging.getLogger(__name__)
+
+_STOP_S = 10.0
+_UNSURE_S = 0.1
+"""How soon queues are looked at again while the node does not know that it is still active."""
+
+
+def wall_clock_ms() -> int:
+    """Milliseconds since 1970."""
+    return int(time.time() * 1000)
+
+
+class AmqpServer:
+    """The front end of one activation's store. Any thread may start and stop it."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        settings: AmqpSettings,
+        *,
+        container_id: str,
+        message_bytes_max: int,
+        now_ms: Callable[[], int] = wall_clock_ms,
+    ) -> None:
+        self.store = store
+        self.settings = settings
+        self.container_id = container_id
+        self.message_bytes_max = message_bytes_max
+        self.now_ms = now_ms
+        self.addresses = Addresses(store, settings)
+        self.loop = asyncio.new_event_loop()
+        self.calls = LoopCalls(self.loop)
+        self._connections: set[AmqpConnection] = set()
+        self._waiting: dict[str, dict[Consumer, None]] = {}
+        """Consumers that have found too little, by queue, in the order in which they get what comes."""
+        self._looking = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._listening: asyncio.Server | None = None
+        self._thread = threading.Thread(target=self._run, name="kafka-journal-amqp", daemon=True)
+
+    def start(self) -> tuple[str, int]:
+        """Listen; returns host and port. Raises ConfigError if the address is in use or not this machine's."""
+        host, port = self.settings.address
+        try:
+            self._listening = self.loop.run_until_complete(
+                self.loop.create_server(lambda: AmqpConnection(self), host, port, backlog=1024)
+            )
+        except OSError as error:
+            self.loop.close()
+            raise ConfigError(f"cannot listen for AMQP on {host}:{port}: {error.strerror}") from error
+        self.store.watch(lambda: self.calls.soon(self._woken))
+        self._thread.start()
+        host, port = self._listening.sockets[0].getsockname()[:2]
+        return host, port
+
+    def stop(self, reason: str) -> None:
+        """Listen no more, end all connections with the reason, and wait until that is done."""
+        if self._listening is None:
+            raise StateError("the AMQP front end was not started")
+        self.loop.call_soon_threadsafe(self._stop, reason)
+        self._thread.join(_STOP_S)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        try:
+            with without_waits():
+                self.loop.run_forever()
+        finally:
+            self.loop.run_until_complete(self.loop.shutdown_default_executor())
+            self.loop.close()
+
+    def _stop(self, reason: str) -> None:
+        if self._listening is not None:
+            self._listening.close()
+        for connection in list(self._connections):
+            connection.force(reason)
+        self.loop.call_later(0.05, self.loop.stop)
+
+    # ---- for connections, in the loop ------------------------------------------------------------------------------
+
+    def admit(self, connection: AmqpConnection) -> bool:
+        """Whether there is room for one more connection."""
+        if len(self._connections) >= self.settings.connections_max:
+            log.warning("%d clients are connected: a further one is closed (connections_max)", len(self._connections))
+            return False
+        self._connections.add(connection)
+        return True
+
+    def forget(self, connection: AmqpConnection) -> None:
+        self._connections.discard(connection)
+
+    def wait_for(self, queue: str, consumer: Consumer) -> None:
+        """A consumer has found too little in its queue, and is called when there is more."""
+        self._waiting.setdefault(queue, {})[consumer] = None
+        if not self._looking:
+            self._looking = True
+            self.loop.call_soon(self._arm)
+
+    def wait_no_more(self, queue: str, consumer: Consumer) -> None:
+        """A consumer is gone."""
+        waiting = self._waiting.get(queue)
+        if waiting is not None:
+            waiting.pop(consumer, None)
+            if not waiting:
+                del self._waiting[queue]
+
+    def _woken(self) -> None:
+        """Queues have something again."""
+        try:
+            names = self.store.woken()
+        except JournalError as error:
+            self._stop(str(error))
+            return
+        for name in names:
+            for consumer in self._waiting.pop(name, {}):
+                consumer.pump()
+        self._arm()
+
+    def _arm(self) -> None:
+        """Look again when the next message is due."""
+        self._looking = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._waiting:
+            return
+        try:
+            due = self.store.next_due()
+            if not self.store.current:
+                self._timer = self.loop.call_later(_UNSURE_S, self._look_at_all)
+            elif due:
+                self._timer = self.loop.call_later(max(0, due - self.now_ms()) / 1000, self._tick)
+        except JournalError as error:
+            self._stop(str(error))
+
+    def _tick(self) -> None:
+        try:
+            self.store.tick()
+        except JournalError as error:
+            self._stop(str(error))
+            return
+        self._woken()
+
+    def _look_at_all(self) -> None:
+        for consumers in [dict(each) for each in self._waiting.values()]:
+            for consumer in consumers:
+                consumer.pump()
+        self._arm()

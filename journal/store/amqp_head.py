@@ -1,0 +1,100 @@
+"""A message that came by AMQP, as a store keeps it: the bytes before its body's content as the sender wrote them
+(`Message.amqp`), and the content (`Message.body`). Both together are the bare message, byte for byte.
+
+Headers and properties are not kept beside them: `values_of` decodes them, whoever asks.
+
+    message annotations │ properties │ application properties │ head of the body │ content
+    ◀──────────────────────────── Message.amqp ─────────────────────────────────▶ ◀─ Message.body ─▶
+
+The content is the bytes of a single data section, or of a value that is a text or bytes. Any other body (a map, a list,
+several sections, one with a footer) is content as it is encoded, sections and all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+from uuid import UUID
+
+from journal.amqp.decoding import skip_value
+from journal.amqp.message_types import MessageProperties
+from journal.amqp.sections import DATA, VALUE, MessageSections
+from journal.store.model import Value
+
+_HEAD_BYTES = {0xA0: 2, 0xA1: 2, 0xB0: 5, 0xB1: 5}
+"""Bytes before the content of binaries and strings, by constructor."""
+
+_INTEGER_MAX = 2**63 - 1
+
+_HEADERS = {
+    "correlation_id": "JMSCorrelationID",
+    "reply_to": "JMSReplyTo",
+    "subject": "JMSType",
+}
+_PROPERTIES = {
+    "message_id": "amqp.message-id",
+    "user_id": "JMSXUserID",
+    "to": "amqp.to",
+    "content_type": "amqp.content-type",
+    "content_encoding": "amqp.content-encoding",
+    "group_id": "JMSXGroupID",
+    "group_sequence": "JMSXGroupSeq",
+    "reply_to_group_id": "amqp.reply-to-group-id",
+}
+"""Names under which the standard properties are seen; the two times are fields of a message."""
+
+
+def split(sections: MessageSections) -> tuple[bytes, bytes]:
+    """A whole message without header and delivery annotations: the bytes before the content, and the content."""
+    payload, begin = sections.payload, sections.kept_at
+    at = _content_at(sections)
+    return payload[begin:at], payload[at:]
+
+
+def _content_at(sections: MessageSections) -> int:
+    payload, end = sections.payload, len(sections.payload)
+    places = sections.places
+    value_at = places.get(DATA, places.get(VALUE))
+    if value_at is not None:
+        head = _HEAD_BYTES.get(payload[value_at])
+        if head is not None and skip_value(payload, value_at, end) == end:
+            return value_at + head
+    return sections.body_at
+
+
+@lru_cache(maxsize=1024)
+def values_of(head: bytes) -> tuple[Mapping[str, Value], Mapping[str, Value]]:
+    """The headers and properties in `Message.amqp`. What no property of a store can be (a list, a decimal) is left out.
+
+    Raises AmqpPeerError for bytes that are no message's."""
+    sections = MessageSections(head, whole=False)
+    standard = sections.properties
+    return (
+        _named(standard, _HEADERS),
+        _named(standard, _PROPERTIES) | _plain(sections.application_properties),
+    )
+
+
+def _named(standard: MessageProperties, names: Mapping[str, str]) -> dict[str, Value]:
+    return _plain({name: getattr(standard, field) for field, name in names.items()})
+
+
+def _plain(values: Mapping[str, Any]) -> dict[str, Value]:
+    found = ((name, plain_value(value)) for name, value in values.items())
+    return {name: value for name, value in found if value is not None}
+
+
+def plain_value(value: Any) -> Value | None:
+    """An AMQP value as a property; None for one that has no such form."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return int(value) if value <= _INTEGER_MAX else str(int(value))
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, UUID):
+        return str(value)
+    return value if type(value) is bytes else None

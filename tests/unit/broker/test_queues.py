@@ -1,0 +1,150 @@
+"""Queues as a client of AMQP uses them: proton, unmodified."""
+
+from __future__ import annotations
+
+import proton
+import pytest
+from proton.reactor import AtMostOnce
+from proton.utils import BlockingConnection, LinkDetached, SendException
+
+from journal.store.model import QueueConfig
+from tests.support.waiting import wait_until
+from tests.unit.broker.conftest import TIMEOUT_S, Broker
+
+
+def test_what_is_accepted_survives_a_crash_byte_for_byte(broker: Broker) -> None:
+    sent = proton.Message(
+        body={"order": [1, 2.5, "three"]},
+        properties={"region": "eu", "count": proton.int32(7), "none": None},
+        annotations={proton.symbol("x-opt-of-mine"): 1},
+        id="id 1",
+        correlation_id=proton.ulong(9),
+        subject="order",
+        reply_to="answers",
+        content_type="text/x",
+        group_id="g",
+        priority=7,
+    )
+    client = broker.connect()
+    assert client.create_sender("orders").send(sent).remote_state == proton.Delivery.ACCEPTED
+    broker.crash()
+    client = broker.connect()
+    found = client.create_receiver("orders").receive(TIMEOUT_S)
+    for name in ("body", "properties", "annotations", "id", "correlation_id", "subject", "reply_to", "content_type"):
+        assert getattr(found, name) == getattr(sent, name)
+    assert type(found.properties["count"]) is proton.int32
+    assert (found.group_id, found.priority, found.durable, found.delivery_count) == ("g", 7, True, 0)
+    client.close()
+
+
+def test_the_store_sees_body_headers_and_properties(broker: Broker, client: BlockingConnection) -> None:
+    client.create_sender("orders").send(
+        proton.Message(body=b"bytes", properties={"region": "eu", "n": 3}, correlation_id="c", subject="order")
+    )
+    taken = broker.store.take("orders", "somebody")
+    assert taken is not None
+    message = broker.store.message(taken.message)
+    assert message.body == b"bytes"
+    assert dict(message.properties) == {"region": "eu", "n": 3}
+    assert dict(message.headers) == {"JMSCorrelationID": "c", "JMSType": "order"}
+
+
+def test_outcomes(broker: Broker, client: BlockingConnection) -> None:
+    """Accepted is gone, released and modified come again, rejected is gone."""
+    sender = client.create_sender("orders")
+    for body in ("accepted", "released", "modified", "rejected"):
+        sender.send(proton.Message(body=body))
+    receiver = client.create_receiver("orders", credit=10)
+    found = [receiver.receive(TIMEOUT_S) for _ in range(4)]
+    assert [each.body for each in found] == ["accepted", "released", "modified", "rejected"]
+    receiver.accept()
+    receiver.settle(proton.Delivery.RELEASED)
+    receiver.settle(proton.Delivery.MODIFIED)
+    receiver.settle(proton.Delivery.REJECTED)
+    again = [receiver.receive(TIMEOUT_S) for _ in range(2)]
+    assert [(each.body, each.delivery_count) for each in again] == [("released", 0), ("modified", 0)]
+    receiver.accept()
+    receiver.accept()
+    client.close()
+    wait_until(lambda: broker.store.queue("orders").held == 0 and broker.store.queue("orders").ready == 0)
+
+
+def test_a_connection_that_ends_gives_back_what_it_had(broker: Broker, client: BlockingConnection) -> None:
+    sender = client.create_sender("orders")
+    for number in range(3):
+        sender.send(proton.Message(body=number))
+    other = broker.connect()
+    receiver = other.create_receiver("orders", credit=2)
+    assert receiver.receive(TIMEOUT_S).body == 0
+    other.close()
+    receiver = client.create_receiver("orders", credit=3)
+    found = [receiver.receive(TIMEOUT_S) for _ in range(3)]
+    assert [each.body for each in found] == [0, 1, 2]
+    assert found[0].delivery_count == 1
+
+
+def test_a_topic_gives_every_subscriber_each_message(broker: Broker, client: BlockingConnection) -> None:
+    receivers = [client.create_receiver("topic://news", name=name) for name in ("one", "two")]
+    client.create_sender("topic://news").send(proton.Message(body="news"))
+    assert [each.receive(TIMEOUT_S).body for each in receivers] == ["news", "news"]
+
+
+def test_presettled_messages_are_gone_when_they_are_sent(broker: Broker, client: BlockingConnection) -> None:
+    sender = client.create_sender("orders", options=AtMostOnce())
+    sender.send(proton.Message(body="once"))
+    receiver = client.create_receiver("orders", options=AtMostOnce())
+    assert receiver.receive(TIMEOUT_S).body == "once"
+    wait_until(lambda: broker.store.queue("orders").held == 0)
+    assert broker.store.queue("orders").ready == 0
+
+
+def test_the_anonymous_terminus_sends_where_each_message_says(client: BlockingConnection) -> None:
+    sender = client.create_sender(None)
+    sender.send(proton.Message(body=1, address="one"))
+    sender.send(proton.Message(body=2, address="two"))
+    assert client.create_receiver("two").receive(TIMEOUT_S).body == 2
+    with pytest.raises(SendException):
+        sender.send(proton.Message(body=3))
+
+
+def test_what_does_not_exist_is_refused_in_words(broker: Broker, client: BlockingConnection) -> None:
+    client.create_sender("orders")
+    with pytest.raises(LinkDetached, match="address orders has no queue other"):
+        client.create_receiver("orders::other").receive(TIMEOUT_S)
+    with pytest.raises(LinkDetached, match="names no address"):
+        client.create_sender("::other")
+
+
+def test_a_node_that_is_no_longer_active_ends_its_connections(broker: Broker) -> None:
+    client = broker.connect()
+    client.create_sender("orders").send(proton.Message(body=1))
+    receiver = client.create_receiver("orders", credit=1)
+    assert receiver.receive(TIMEOUT_S).body == 1
+    broker.crash()
+    with pytest.raises(proton.ConnectionException):
+        receiver.receive(TIMEOUT_S)
+    client = broker.connect()
+    assert client.create_receiver("orders").receive(TIMEOUT_S).body == 1
+    client.close()
+
+
+def test_what_is_rejected_or_came_back_too_often_is_a_dead_letter(broker: Broker, client: BlockingConnection) -> None:
+    store = broker.store
+    for address in ("orders", "dead"):
+        store.create_address(address).wait(TIMEOUT_S)
+    store.create_queue(QueueConfig("dead", "dead")).wait(TIMEOUT_S)
+    store.create_queue(QueueConfig("orders", "orders", dead_letter_address="dead", deliveries_max=2)).wait(TIMEOUT_S)
+    sender = client.create_sender("orders")
+    sender.send(proton.Message(body="rejected"))
+    receiver = client.create_receiver("orders")
+    assert receiver.receive(TIMEOUT_S).body == "rejected"
+    receiver.reject()
+    sender.send(proton.Message(body="too often"))
+    for count in range(2):
+        assert (found := receiver.receive(TIMEOUT_S)).body == "too often"
+        assert found.delivery_count == count
+        receiver.fetcher.unsettled[0].local.failed = True
+        receiver.settle(proton.Delivery.MODIFIED)
+    receiver.link.flow(1)
+    dead = client.create_receiver("dead", name="dead", credit=2)
+    assert [dead.receive(TIMEOUT_S).body for _ in range(2)] == ["rejected", "too often"]
