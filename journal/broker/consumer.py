@@ -169,8 +169,6 @@ class Consumer:
         numbers = [each.delivery_id for each in deliveries]
 
         def answer() -> None:
-            if transaction and isinstance(state, AcceptedState):
-                self._connection.transactions.note_taken(transaction, Held(self.queue, ids, self.holder))
             if self.open and not settled:
                 self._link.settle(numbers, TransactionalState(transaction, state) if transaction else state)
 
@@ -210,25 +208,26 @@ class Consumer:
                 # it is still held, and comes back when the link ends
                 log.warning("message %d of queue %s is no dead letter yet: %s", each, self.queue, error)
 
-    def _release(self, ids: Sequence[int], tx: int, *, counts: bool) -> None:
-        for each in ids:
+    def _release(self, ids: Sequence[int], tx: int = 0, *, counts: bool) -> None:
+        """Give back those of the messages that are still there."""
+        left = [*ids]
+        while left:
             try:
-                self._connection.store.release(each, self.queue, self.holder, tx, counts=counts)
-            except MessageMissingError:
-                continue
+                self._connection.store.release_all([Held(self.queue, left, self.holder)], tx, counts=counts)
+                return
+            except MessageMissingError as error:
+                left.remove(error.message)
 
     def close(self) -> None:
         """The link is gone: give back what it holds. Messages that were not sent are not counted."""
         self.open = False
         self._connection.wait_no_more(self.queue, self)
-        store = self._connection.store
         unsent = [each.message for each, _ in self._rest]
         self._rest.clear()
 
         def give_back() -> None:
-            while unsent:
-                store.release(unsent[-1], self.queue, self.holder, counts=False)
-                unsent.pop()
-            store.release_holder(self.holder)
+            self._release(unsent, counts=False)
+            unsent.clear()
+            self._connection.store.release_holder(self.holder)
 
         self._connection.do(give_back)

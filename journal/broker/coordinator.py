@@ -6,7 +6,6 @@ answered: a client that was told `rejected` would take the transaction for rolle
 
 from __future__ import annotations
 
-from contextlib import suppress
 from functools import partial
 
 from journal.amqp import ReceiverLink
@@ -21,15 +20,7 @@ from journal.amqp.events import TransferReceived
 from journal.amqp.message_types import AcceptedState, Declare, DeclaredState, Discharge, ErrorCondition, RejectedState
 from journal.amqp.sections import MessageSections
 from journal.broker.ports import LinkOwner
-from journal.errors import (
-    AmqpPeerError,
-    FullError,
-    JournalError,
-    MessageHeldError,
-    MessageMissingError,
-    TransactionUnknownError,
-)
-from journal.store.model import Held
+from journal.errors import AmqpPeerError, FullError, JournalError, TransactionUnknownError
 
 _CREDIT = 100
 _ID_BYTES = 8
@@ -41,8 +32,6 @@ class TransactionCoordinator:
     def __init__(self, connection: LinkOwner) -> None:
         self._connection = connection
         self._open: dict[bytes, int] = {}
-        self._taken: dict[bytes, list[Held]] = {}
-        """What transactions have acknowledged: a rollback gives it back to its queues."""
 
     def attach(self, link: ReceiverLink) -> None:
         """A link to the coordinator was attached."""
@@ -51,10 +40,6 @@ class TransactionCoordinator:
     def number_of(self, transaction: bytes) -> int | None:
         """The store's number of an open transaction of this connection; None if there is none."""
         return self._open.get(transaction)
-
-    def note_taken(self, transaction: bytes, held: Held) -> None:
-        """Messages are acknowledged in a transaction."""
-        self._taken.setdefault(transaction, []).append(held)
 
     def take(self, link: ReceiverLink, event: TransferReceived) -> None:
         """A message to the coordinator has come."""
@@ -75,9 +60,8 @@ class TransactionCoordinator:
     def close(self) -> None:
         """The connection is gone: roll back what it has open."""
         for tx in self._open.values():
-            self._connection.do(partial(self._connection.store.rollback, tx))
+            self._connection.do(partial(self._connection.store.rollback, tx, release=True))
         self._open.clear()
-        self._taken.clear()
 
     def _declare(self, link: ReceiverLink, delivery_id: int, declare: Declare) -> None:
         if declare.global_id is not None:
@@ -99,48 +83,29 @@ class TransactionCoordinator:
             return
         store = self._connection.store
         try:
-            pending = store.rollback(tx) if discharge.fail else store.commit(tx)
+            pending = store.rollback(tx, release=True) if discharge.fail else store.commit(tx)
         except FullError:
             self._connection.when_there_is_room(lambda: self._discharge(link, delivery_id, discharge))
             return
         except TransactionUnknownError as error:
-            self._forget(discharge.txn_id)
+            del self._open[discharge.txn_id]
             self._refuse(link, delivery_id, TRANSACTION_UNKNOWN_ID, str(error))
             return
         except JournalError as error:
             # an operation was refused for good, so only a rollback is left, and is made
-            store.rollback(tx)
+            del self._open[discharge.txn_id]
+            self._connection.do(partial(store.rollback, tx, release=True))
             self._refuse(link, delivery_id, TRANSACTION_ROLLBACK, str(error))
-            self._give_back(self._forget(discharge.txn_id))
             return
-        taken = self._forget(discharge.txn_id)
-        pending.add_callback(self._connection.told(partial(self._done, link, delivery_id, discharge.fail, taken)))
+        del self._open[discharge.txn_id]
+        pending.add_callback(self._connection.told(partial(self._done, link, delivery_id)))
 
-    def _forget(self, transaction: bytes) -> list[Held]:
-        del self._open[transaction]
-        return self._taken.pop(transaction, [])
-
-    def _done(
-        self, link: ReceiverLink, delivery_id: int, fail: bool, taken: list[Held], error: JournalError | None
-    ) -> None:
-        if fail or error is not None:
-            self._give_back(taken)
+    def _done(self, link: ReceiverLink, delivery_id: int, error: JournalError | None) -> None:
         if error is None:
             link.settle([delivery_id], AcceptedState())
         else:
             self._refuse(link, delivery_id, TRANSACTION_ROLLBACK, str(error))
         self._connection.flush_later()
-
-    def _give_back(self, taken: list[Held]) -> None:
-        """What a transaction had taken is ready again, and was delivered once more."""
-        for each in taken:
-            self._connection.do(partial(self._release, each))
-
-    def _release(self, held: Held) -> None:
-        for message in held.messages:
-            # its link may be gone, and have given it back
-            with suppress(MessageHeldError, MessageMissingError):
-                self._connection.store.release(message, held.queue, held.holder)
 
     def _refuse(self, link: ReceiverLink, delivery_id: int, condition: str, text: str) -> None:
         link.settle([delivery_id], RejectedState(ErrorCondition(condition, text)))

@@ -11,7 +11,6 @@ from journal.amqp.settings import AmqpSettings
 from journal.broker.addresses import Addresses
 from journal.broker.loop_calls import LoopCalls
 from journal.errors import JournalError
-from journal.store.model import Held
 from journal.store.pending import Accepted
 from journal.store.store import MessageStore
 
@@ -21,9 +20,6 @@ class OpenTransactions(Protocol):
 
     def number_of(self, transaction: bytes) -> int | None:
         """The store's number of one of them; None if there is none with that id."""
-
-    def note_taken(self, transaction: bytes, held: Held) -> None:
-        """Messages are acknowledged in a transaction."""
 
 
 class LinkOwner(Protocol):

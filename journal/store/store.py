@@ -460,7 +460,17 @@ class MessageStore:
         Raises QueueMissingError, MessageMissingError, MessageHeldError (nobody holds it, or another does, or a
         transaction has locked it).
         """
-        return self._consume.release(message_id, queue, holder, tx, counts=counts)
+        released = self._consume.release_all([Held(queue, (message_id,), holder)], tx, counts=counts)
+        return Pending(message_id, released.completion)
+
+    def release_all(self, held: Sequence[Held], tx: int = 0, *, counts: bool = True) -> PendingAll:
+        """Release many messages, of any queues and holders, in one group: all of them or none.
+
+        Raises what `release` raises for one of them, and then none is released; StoreError also for a message that is
+        named twice in a queue, InvalidOperationError also for more than a group may have: each message that counts, or
+        whose queue has `journaled_acquisition`, is one operation.
+        """
+        return self._consume.release_all(held, tx, counts=counts)
 
     def release_holder(self, name: str, *, counts: bool = True) -> Pending:
         """Release everything that a holder holds now, in bounded groups. The result is done when the last group is.
@@ -590,9 +600,14 @@ class MessageStore:
         """
         return self._transactions.commit(tx, then=then, discard=discard)
 
-    def rollback(self, tx: int) -> Pending:
-        """Drop all operations of a transaction."""
-        return self._transactions.rollback(tx)
+    def rollback(self, tx: int, *, release: bool = False) -> Pending:
+        """Drop all operations of a transaction.
+
+        With `release`, holders lose the messages that it has acknowledged or changed: these are ready again, and the
+        delivery counts, as in `release`. If the journal has no room for their counts, the next calls of the store
+        release the rest.
+        """
+        return self._transactions.rollback(tx, release=release)
 
     def is_empty(self, tx: int) -> bool:
         """Whether a transaction has no operations."""

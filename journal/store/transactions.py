@@ -102,6 +102,8 @@ class StoreTransaction:
     prepared: bool = False
     rolled_back: bool = False
     """Whether it was prepared and is rolled back. Its messages are released once the rollback is durable."""
+    releases: bool = False
+    """Whether its rollback releases the messages that it has acknowledged or changed."""
     refused: JournalError | None = None
     """The error for which it can only be rolled back; None if there is none."""
     stored: dict[int, bool] = field(default_factory=dict)

@@ -302,8 +302,8 @@ class MessageStoreChain:
         get them."""
         return self._transactions.commit(tx, then=then)
 
-    def rollback(self, tx: int) -> Pending:
-        return self._transactions.rollback(tx)
+    def rollback(self, tx: int, *, release: bool = False) -> Pending:
+        return self._transactions.rollback(tx, release=release)
 
     # ---- reads, which the first store answers -----------------------------------------------------------------------
 

@@ -49,10 +49,12 @@ class ChainTransactions:
         self._core.discard_leaving()
         return Pending(tx, joined.completion)
 
-    def rollback(self, tx: int) -> Pending:
+    def rollback(self, tx: int, *, release: bool = False) -> Pending:
         with self._core.lock:
-            first = self._core.steps.ask_first(lambda store: store.rollback(tx))
-            joined = self._core.steps.join(first, lambda store: self._settle(tx, store.rollback))
+            first = self._core.steps.ask_first(lambda store: store.rollback(tx, release=release))
+            joined = self._core.steps.join(
+                first, lambda store: self._settle(tx, partial(store.rollback, release=release))
+            )
             self._core.settled(tx, joined)
             return Pending(tx, joined.completion)
 

@@ -118,7 +118,7 @@ class AcknowledgeOperations:
             else:
                 runs.append((part, run))
         if others or len(runs) > 1:
-            _require_each_once(parts)
+            require_each_once(parts)
         operations, written = self._settling_each(state, others)
         for part, run in runs:
             queue_id, place = part.queue.record_id, 0
@@ -194,7 +194,7 @@ class AcknowledgeOperations:
     ) -> Completion:
         """Settle references in a transaction, all of them or none."""
         txn = self._core.transactions.accepting(tx)
-        _require_each_once(parts)
+        require_each_once(parts)
         operations: list[PlainOperation] = []
         taken: list[Taken] = []
         locked: list[tuple[int, int]] = []
@@ -234,7 +234,7 @@ def parts_of(state: QueueState, held: Sequence[Held]) -> list[HeldPart]:
     return [part for part in parts if part.messages]
 
 
-def _require_each_once(parts: Sequence[HeldPart]) -> None:
+def require_each_once(parts: Sequence[HeldPart]) -> None:
     """Raises StoreError for a message that is named twice in one queue."""
     seen: set[tuple[int, int]] = set()
     for queue, messages, _ in parts:

@@ -6,19 +6,33 @@ else sees the old reference, as locked. When the commit is durable, the changes 
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
 
+from journal.append.completion import Completion
+from journal.append.operations import PlainOperation
 from journal.errors import MessageHeldError
 from journal.store.model import ReferenceInfo, ReferenceState
 from journal.store.operations.core import StoreCore
-from journal.store.pending import Pending
+from journal.store.pending import COMPLETED, Pending
 from journal.store.queues.entry import QueueEntry
 from journal.store.queues.state import QueueState
 from journal.store.records import encode_reference
 from journal.store.transactions import Changed, StoreTransaction
+from journal.v1.journal_pb2 import UPDATE
 from journal.v1.store_pb2 import REFERENCE, Reference
 
 Change: TypeAlias = Reference.Change.ValueType
+
+
+class ReferenceLeft(NamedTuple):
+    """A reference as a transaction has seen it, and the state in which the transaction leaves it."""
+
+    seen: ReferenceInfo
+    queue: QueueEntry
+    holder: str
+    deliveries: int
+    due: int
 
 
 class ReferenceChanges:
@@ -58,19 +72,27 @@ class ReferenceChanges:
         due: int,
     ) -> Pending:
         """Append a transaction's change of a reference, and lock the reference."""
-        message_id, queue_id = seen.message, queue.record_id
-        data = encode_reference(change, journaled_holder(queue, holder), deliveries, due)
-        durable = queue.config.durable and message_id not in self._core.volatile
-        key = (message_id, queue_id)
-        pending = Pending(message_id)
-        if durable:
-            pending.completion = self._core.journal.update(
-                message_id, REFERENCE, data, replaceable=True, subject=queue_id, tx=txn.tx
-            )
-        if key not in txn.changed:
-            state.lock(message_id, queue_id, txn.tx, seen.holder)
-        txn.change(key, Changed(holder, deliveries, due, durable))
-        return pending
+        left = ReferenceLeft(seen, queue, holder, deliveries, due)
+        return Pending(seen.message, self.change_all_in(state, txn, change, [left]))
+
+    def change_all_in(
+        self, state: QueueState, txn: StoreTransaction, change: Change, changes: Sequence[ReferenceLeft]
+    ) -> Completion:
+        """Append a transaction's changes of references, all of them or none, and lock the references."""
+        operations: list[PlainOperation] = []
+        durable: list[bool] = []
+        for (message_id, *_), queue, holder, deliveries, due in changes:
+            durable.append(queue.config.durable and message_id not in self._core.volatile)
+            if durable[-1]:
+                data = encode_reference(change, journaled_holder(queue, holder), deliveries, due)
+                operations.append((UPDATE, message_id, REFERENCE, data, True, queue.record_id))
+        completion = self._core.journal.append_all(operations, tx=txn.tx) if operations else COMPLETED
+        for (seen, queue, holder, deliveries, due), is_durable in zip(changes, durable, strict=True):
+            key = (seen.message, queue.record_id)
+            if key not in txn.changed:
+                state.lock(*key, txn.tx, seen.holder)
+            txn.change(key, Changed(holder, deliveries, due, is_durable))
+        return completion
 
     def lock_in(
         self, state: QueueState, txn: StoreTransaction, message_id: int, queue: QueueEntry, holder: str

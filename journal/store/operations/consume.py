@@ -16,12 +16,19 @@ from journal.errors import (
     MessageHeldError,
     StateError,
 )
-from journal.store.model import DELIVERIES_MAX, Delivery, ReferenceState
-from journal.store.operations.change import Change, ReferenceChanges, journaled_holder, require_unlocked
+from journal.store.model import DELIVERIES_MAX, Delivery, Held, ReferenceInfo, ReferenceState, ids_of
+from journal.store.operations.acknowledge import parts_of, require_each_once
+from journal.store.operations.change import (
+    Change,
+    ReferenceChanges,
+    ReferenceLeft,
+    journaled_holder,
+    require_unlocked,
+)
 from journal.store.operations.core import StoreCore
 from journal.store.operations.hold import HoldOperations
 from journal.store.operations.look import LookOperations, content_of
-from journal.store.pending import Pending
+from journal.store.pending import COMPLETED, Pending, PendingAll
 from journal.store.queues.entry import QueueEntry
 from journal.store.queues.state import QueueState, require_in_time
 from journal.store.records import encode_reference, require_due
@@ -125,28 +132,36 @@ class ConsumeOperations:
         state.claim(message_id, queue.record_id, holder)
         return pending
 
-    def release(self, message_id: int, queue: str, holder: str = "", tx: int = 0, *, counts: bool = True) -> Pending:
+    def release_all(self, held: Sequence[Held], tx: int = 0, *, counts: bool = True) -> PendingAll:
         core = self._core
         with core.lock:
             # this also releases the messages of holders that were absent since the load
             state = core.enter(let_go=False)
-            target = state.queue(queue)
+            parts = parts_of(state, held)
             txn = core.transactions.accepting(tx) if tx else None
-            info = core.reference(message_id, target) if txn is None else self._changes.seen_by(txn, message_id, target)
-            if info.state is not ReferenceState.HELD or holder not in ("", info.holder):
-                raise MessageHeldError(
-                    f"message {message_id} is {info.state.value} in {queue}, by {info.holder!r}", message_id
-                )
-            count, due = info.deliveries + counts, info.due
-            if txn is not None:
-                return self._changes.change_in(
-                    state, txn, Reference.RELEASED, info, target, holder="", deliveries=count, due=due
-                )
-            pending = Pending(message_id)
-            if counts or target.config.journaled_acquisition:
-                pending = self._note(Reference.RELEASED, message_id, target, "", count, due)
-            state.release(message_id, target.record_id, holder, counts=counts)
-            return pending
+            require_each_once(parts)
+            left: list[ReferenceLeft] = []
+            for queue, messages, holder in parts:
+                for message_id in messages:
+                    info = self._held(message_id, queue, holder, txn)
+                    left.append(ReferenceLeft(info, queue, "", info.deliveries + counts, info.due))
+            if txn is None:
+                released = [(seen.message, queue.record_id) for seen, queue, *_ in left]
+                completion = self._hold.give_back(released, counts=counts) or COMPLETED
+            else:
+                completion = self._changes.change_all_in(state, txn, Reference.RELEASED, left)
+            return PendingAll(ids_of(held), completion)
+
+    def _held(self, message_id: int, queue: QueueEntry, holder: str, txn: StoreTransaction | None) -> ReferenceInfo:
+        """A reference that `holder` holds; without a name, that anybody holds."""
+        core, changes = self._core, self._changes
+        info = core.reference(message_id, queue) if txn is None else changes.seen_by(txn, message_id, queue)
+        if info.state is not ReferenceState.HELD or holder not in ("", info.holder):
+            name = queue.config.name
+            raise MessageHeldError(
+                f"message {message_id} is {info.state.value} in {name}, by {info.holder!r}", message_id
+            )
+        return info
 
     # ---- counting and scheduling -----------------------------------------------------------------------------------
 

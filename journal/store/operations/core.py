@@ -83,7 +83,7 @@ class StoreCore:
         self.take_back: Callable[[Sequence[Effect]], None] = _nothing
         """A function that undoes messages that were taken in from topics but are known not to be in the journal. The
         store sets it."""
-        self.unfinished: Sequence[Callable[[], None]] = ()
+        self.unfinished: Sequence[Callable[[], object]] = ()
         """Functions that continue work that could not be done at once, in order. The store sets them."""
 
     @property

@@ -92,7 +92,7 @@ class HoldOperations:
             core.absent.pop(name, None)
             for txn in core.transactions.unsettled():
                 txn.unclaimed.update(dict.fromkeys(txn.acquired_for(name), counts))
-        return Releasing(core, name, rows, partial(self._release_all, counts=counts), self._released_at_once, counts)
+        return Releasing(core, name, rows, partial(self.give_back, counts=counts), self._released_at_once, counts)
 
     def reattaching(self, holder: str) -> Iterator[tuple[int, str]]:
         core = self._core
@@ -125,8 +125,9 @@ class HoldOperations:
         settings = self._core.settings
         return settings.operations_at_once(settings.release_operations_max, self._core.journal.limits)
 
-    def _release_all(self, held: list[tuple[int, int]], *, counts: bool, wait: bool = True) -> Completion | None:
-        """Release references in one group; None if nothing is journaled for them."""
+    def give_back(self, held: Sequence[tuple[int, int]], *, counts: bool, wait: bool = True) -> Completion | None:
+        """Release held references in one group; None if nothing is journaled for them. Its caller holds the store's
+        lock."""
         core, state = self._core, self._core.state
         operations: list[PlainOperation] = []
         for message_id, queue_id in held:
@@ -143,16 +144,18 @@ class HoldOperations:
 
     # ---- references unlocked by transactions -------------------------------------------------------------------------
 
-    def come_back(self, key: tuple[int, int], holder: str) -> None:
-        """Note that a transaction has unlocked a reference. If its holder has let go meanwhile, it is released."""
+    def come_back(self, key: tuple[int, int], holder: str, *, released: bool = False) -> None:
+        """Note that a transaction has unlocked a reference. If its holder has let go meanwhile, it is released; and if
+        the rollback has `released` it, also while its holder is absent since the load."""
         core = self._core
-        if holder not in core.absent and core.state.held_over_counts(*key) is not None:
+        if (released or holder not in core.absent) and core.state.held_over_counts(*key) is not None:
             self._come_back[key] = None
 
-    def give_back_left(self) -> None:
-        """Release some of the references that transactions have unlocked after their holders had let go."""
+    def give_back_left(self) -> bool:
+        """Release some of the references that transactions have unlocked after their holders had let go. Returns
+        whether more are left for which there is room."""
         if not self._come_back:
-            return
+            return False
         batch = list(islice(self._come_back, self._released_at_once))
         left: dict[bool, list[tuple[int, int]]] = {True: [], False: []}
         for held in batch:
@@ -161,11 +164,21 @@ class HoldOperations:
                 left[counts].append(held)
         try:
             for counts, each in left.items():
-                self._release_all(each, counts=counts, wait=False)
+                self.give_back(each, counts=counts, wait=False)
         except FullError:
-            return  # the next call of the store tries again
+            return False  # the next call of the store tries again
         for held in batch:
             del self._come_back[held]
+        return bool(self._come_back)
+
+    def give_back_all_left(self) -> Completion:
+        """Release all of them, in steps, as far as there is room; the completion is done when that is durable."""
+        more = True
+        while more:
+            with self._core.lock:
+                self._core.enter()
+                more = self.give_back_left()
+        return self._core.journal.flush()
 
     def _left_counts(self, message_id: int, queue_id: int) -> bool | None:
         """Whether the release counts as a delivery.
@@ -197,7 +210,7 @@ class HoldOperations:
         while core.absent and left > 0:
             holder = next(iter(core.absent))
             held = core.state.held_over(holder, left)
-            self._release_all(held, counts=False, wait=wait)
+            self.give_back(held, counts=False, wait=wait)
             left -= len(held)
             if left:  # all messages of this holder were released, unless `left` is 0: then it may have more
                 del core.absent[holder]

@@ -189,19 +189,26 @@ class TransactionOperations:
             else:
                 state.arrive(message_id, queue_id)
 
-    def rollback(self, tx: int) -> Pending:
+    def rollback(self, tx: int, *, release: bool = False) -> Pending:
         core = self._core
         with core.lock:
             core.enter()
-            pending = self._roll_back(tx)
+            pending = self._roll_back(tx, release=release)
             core.go_on()
-            return pending
+        if release:
+            pending.completion = self._hold.give_back_all_left()
+        return pending
 
-    def _roll_back(self, tx: int) -> Pending:
+    def _roll_back(self, tx: int, *, release: bool = False) -> Pending:
         core = self._core
         txn = core.transactions.find(tx)
         completion = core.journal.rollback(tx)
         del core.transactions.open[tx]
+        txn.releases = release
+        if release:
+            for key in {*((each.message, each.queue) for each in txn.taken), *txn.changed}:
+                if core.state.reference(*key).holder:
+                    core.state.hold_over(*key, counts=True)
         if txn.prepared:
             txn.rolled_back = True
             core.transactions.settling.append(txn)
@@ -216,13 +223,13 @@ class TransactionOperations:
         core, state, discard = self._core, self._core.state, self._discard
         for message_id, queue_id, holder, _durable in txn.taken:
             state.unlock(message_id, queue_id)
-            self._hold.come_back((message_id, queue_id), holder)
+            self._hold.come_back((message_id, queue_id), holder, released=txn.releases)
         for key, changed in txn.changed.items():
             if changed.acknowledged:
                 continue
             holder = state.reference(*key).holder
             state.unlock(*key)
-            self._hold.come_back(key, holder)
+            self._hold.come_back(key, holder, released=txn.releases)
         if txn.declared:
             del core.transactions.declaring[txn.tx]
             bring_back(state, txn.declared)

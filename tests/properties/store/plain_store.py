@@ -336,13 +336,18 @@ class PlainStore:
             if each.holder == holder:
                 each.held_over = False
 
-    def release(self, message: int, queue: str, holder: str, tx: int, *, counts: bool) -> None:
+    def release_all(self, messages: Sequence[int], queue: str, holder: str, tx: int, *, counts: bool) -> None:
         if queue not in self.queues:
             raise Refusal(QueueMissingError)
-        reference = self._seen(message, queue, self._open(tx))
-        if reference.state != "held" or holder not in ("", reference.holder):
-            raise Refusal(MessageHeldError)
-        self._give_back(self._changed(message, queue, tx), counts=counts, written=bool(tx))
+        txn = self._open(tx)
+        if len(set(messages)) < len(messages):
+            raise Refusal(StoreError)
+        for message in messages:
+            reference = self._seen(message, queue, txn)
+            if reference.state != "held" or holder not in ("", reference.holder):
+                raise Refusal(MessageHeldError)
+        for message in messages:
+            self._give_back(self._changed(message, queue, tx), counts=counts, written=bool(tx))
 
     def _give_back(self, reference: Reference, *, counts: bool, written: bool = False) -> None:
         reference.holder = ""
@@ -489,17 +494,19 @@ class PlainStore:
         for window in self.windows.values():
             window.settle(tx, entered=True)
 
-    def rollback(self, tx: int) -> None:
-        for message in self._undo(tx):
+    def rollback(self, tx: int, *, release: bool = False) -> None:
+        for message in self._undo(tx, release=release):
             self._forget_unreferenced(message)
 
-    def _undo(self, tx: int) -> list[int]:
+    def _undo(self, tx: int, *, release: bool = False) -> list[int]:
         """Messages that may have no reference now."""
         txn = self.transactions.pop(tx, None)
         if txn is None:
             raise Refusal(TransactionUnknownError)
         for key in {*(key for key, _ in txn.taken), *txn.changed}:
             self.references[key].tx = 0
+            if release and self.references[key].holder:
+                self._give_back(self.references[key], counts=True)
         self._give_back_overdue(self.references.values())
         self.address = self.address or txn.destroyed_address
         self.queues |= txn.destroyed

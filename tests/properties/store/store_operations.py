@@ -31,6 +31,13 @@ _reference: dict[str, st.SearchStrategy[Any]] = {
     "transacted": _inside,
     "tx_pick": _picks,
 }
+_many: dict[str, st.SearchStrategy[Any]] = {
+    "picks": st.lists(_picks, min_size=1, max_size=5),
+    "queue": _queue_names,
+    "transacted": st.sampled_from([False, False, True]),
+    "tx_pick": _picks,
+    "holder": _owners,
+}
 _declared: dict[str, st.SearchStrategy[Any]] = {"queue": _queue_names, "transacted": _inside, "pick": _picks}
 
 _message: dict[str, st.SearchStrategy[Any]] = {
@@ -59,13 +66,8 @@ ARGUMENTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "acquire": {**_reference, "holder": _holders},
     "release": {**_reference, "holder": _owners, "counts": st.booleans()},
     "acknowledge": {**_reference, "holder": _owners},
-    "acknowledge_all": {
-        "picks": st.lists(_picks, min_size=1, max_size=5),
-        "queue": _queue_names,
-        "transacted": st.sampled_from([False, False, True]),
-        "tx_pick": _picks,
-        "holder": _owners,
-    },
+    "acknowledge_all": _many,
+    "release_all": {**_many, "counts": st.booleans()},
     "hand_on": {
         "pick": _picks,
         "queue": _queue_names,
@@ -81,7 +83,7 @@ ARGUMENTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "reattach": {"holder": _holders},
     "prepare": {"pick": _picks},
     "commit": {"pick": _picks},
-    "rollback": {"pick": _picks},
+    "rollback": {"pick": _picks, "releases": st.booleans()},
     "destroy_or_create_queue": _declared,
     "change_queue": {"queue": _queue_names, "filter": st.sampled_from(["", "a = 1"])},
     "pause_or_resume": {"queue": _queue_names, "paused": st.sampled_from([True, False, False])},

@@ -241,7 +241,7 @@ class StoreMachine(RuleBasedStateMachine):
         message, queue = key = self.reference(pick, queue)
         holder, tx = self.holder(key, holder), self.tx(tx_pick, transacted)
         self.both(
-            lambda: self.plain.release(message, queue, holder, tx, counts=counts),
+            lambda: self.plain.release_all([message], queue, holder, tx, counts=counts),
             lambda: self.node.store.release(message, queue, holder, tx, counts=counts),
             lets_go=False,
         )
@@ -258,18 +258,37 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(**ARGUMENTS["acknowledge_all"])
     def acknowledge_all(self, picks: list[int], queue: str, holder: str, transacted: bool, tx_pick: int) -> None:
-        """Picks of one queue: among all messages few picks would meet one twice, or one in another queue."""
-        there = sorted(message for message, where in self.plain.references if where == queue)
-        messages = [there[pick % len(there)] if there and pick % SELDOM else self.message(pick) for pick in picks]
-        if picks[0] % 4:
-            messages = list(dict.fromkeys(messages))
-        keys = [(message, queue) for message in messages]
+        messages, keys = self.messages_of(picks, queue)
         holder, tx = self.holder(keys[0], holder), self.tx(tx_pick, transacted)
         self.both(
             lambda: self.plain.acknowledge_all(messages, queue, holder, tx),
             lambda: self.node.store.acknowledge_all([Held(queue, messages, holder)], tx),
             durable=any(key in self.plain.references and self.plain.references[key].durable for key in keys),
         )
+
+    @rule(**ARGUMENTS["release_all"])
+    def release_all(
+        self, picks: list[int], queue: str, holder: str, transacted: bool, tx_pick: int, counts: bool
+    ) -> None:
+        messages, keys = self.messages_of(picks, queue, held=True)
+        holder, tx = self.holder(keys[0], holder), self.tx(tx_pick, transacted)
+        self.both(
+            lambda: self.plain.release_all(messages, queue, holder, tx, counts=counts),
+            lambda: self.node.store.release_all([Held(queue, messages, holder)], tx, counts=counts),
+            lets_go=False,
+        )
+
+    def messages_of(
+        self, picks: list[int], queue: str, *, held: bool = False
+    ) -> tuple[list[int], list[tuple[int, str]]]:
+        """Picks of one queue, mostly of what is `held` there: among all messages few picks would meet one twice, or one
+        in another queue."""
+        references = self.plain.references.items()
+        there = sorted(key[0] for key, each in references if key[1] == queue and (each.holder or not held))
+        messages = [there[pick % len(there)] if there and pick % SELDOM else self.message(pick) for pick in picks]
+        if picks[0] % 4:
+            messages = list(dict.fromkeys(messages))
+        return messages, [(message, queue) for message in messages]
 
     @rule(**ARGUMENTS["hand_on"])
     def hand_on(self, pick: int, queue: str, to: str, moves: bool, tx_pick: int) -> None:
@@ -374,9 +393,11 @@ class StoreMachine(RuleBasedStateMachine):
         self.both(lambda: self.plain.commit(tx), lambda: self.node.store.commit(tx))
 
     @rule(**ARGUMENTS["rollback"])
-    def rollback(self, pick: int) -> None:
+    def rollback(self, pick: int, releases: bool) -> None:
         tx = self.tx(pick, True)
-        self.both(lambda: self.plain.rollback(tx), lambda: self.node.store.rollback(tx))
+        self.both(
+            lambda: self.plain.rollback(tx, release=releases), lambda: self.node.store.rollback(tx, release=releases)
+        )
 
     @rule(**ARGUMENTS["destroy_or_create_queue"])
     def destroy_or_create_queue(self, queue: str, transacted: bool, pick: int) -> None:

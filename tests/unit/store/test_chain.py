@@ -376,6 +376,7 @@ OF_ONE_STORE = {
     "purge",
     "purging",
     "reattaching",
+    "release_all",
     "releasing",
     "start",
     "discard_leaving",

@@ -78,6 +78,7 @@ IN_TRANSACTIONS: dict[str, Call] = {
     "expire": lambda s, tx: s.store.expire(s.ready, "q", tx=tx),
     "move": lambda s, tx: s.store.move(s.large, "q", "dead", ["dlq"], "why", tx=tx),
     "release": lambda s, tx: s.store.release(s.held, "q", "h", tx),
+    "release_all": lambda s, tx: s.store.release_all([Held("q", [s.held], "h")], tx),
     "route": lambda s, tx: s.store.route(s.ready, "r", 0, tx),
     "schedule": lambda s, tx: s.store.schedule(s.ready, "q", 2**40, tx),
     "send": lambda s, tx: s.store.send(Message("orders", LARGE), ["q"], tx),

@@ -59,6 +59,7 @@ CALLS: dict[str, Callable[[MessageStore, int], object]] = {
     "reattach": lambda store, _: store.reattach("h"),
     "reattaching": lambda store, _: store.reattaching("h"),
     "release": lambda store, sent: store.release(sent, "q"),
+    "release_all": lambda store, sent: store.release_all([Held("q", [sent])]),
     "release_holder": lambda store, _: store.release_holder("h"),
     "releasing": lambda store, _: store.releasing("h"),
     "resume": lambda store, _: store.resume("q"),
