@@ -227,10 +227,11 @@ def _origin(place: Sequence[str], flags: Container[str], path: Path | None) -> s
 
 
 def _model_at(place: Sequence[str]) -> type[BaseModel]:
-    """The model of the settings that stand at a place; a number in it is an index into a list."""
+    """The model of the settings that stand at a place; a number in it is an index into a list, and what
+    names no setting is the key of a table."""
     model: type[BaseModel] = Settings
     for part in place:
-        if not part.isdecimal():
+        if part in model.model_fields:
             kind = model.model_fields[part].annotation
             model = next((each for each in (kind, *get_args(kind)) if isinstance(each, type)), BaseModel)
     return model

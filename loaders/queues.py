@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from journal.errors import RowError, StoreError
 from journal.load.loading import LoadCounts, LoadedUpdate
+from journal.store.address_settings import KeptSettings
 from journal.store.message_records import message_facts
 from journal.store.queues.index import ReferenceIndex
 from journal.store.queues.loaded import LoadedDuplicate, LoadedOutcome, LoadedPrepared, LoadedStore
@@ -21,6 +22,7 @@ from journal.store.queues.state import QueueState
 from journal.store.records import (
     decode_acknowledgement,
     decode_address,
+    decode_address_settings,
     decode_binding,
     decode_duplicate,
     decode_queue,
@@ -31,6 +33,7 @@ from journal.v1.journal_pb2 import ADD, UPDATE, Mark, Operation
 from journal.v1.store_pb2 import (
     ACKNOWLEDGE,
     ADDRESS,
+    ADDRESS_SETTINGS,
     BINDING,
     DUPLICATE,
     MESSAGE,
@@ -66,6 +69,7 @@ class QueueLoader:
         self.loaded = LoadedStore(self._state)
         self._declared = Declared(self._state)
         self._outcomes: dict[int, bytes] = {}
+        self._settings: dict[int, KeptSettings] = {}
         self._kinds: dict[int, int] = {}
         """The kinds of records that are neither messages nor their chunks."""
         self._following = False
@@ -94,6 +98,8 @@ class QueueLoader:
             self._declared.binding(record_id, decode_binding(data))
         elif kind == OUTCOME:
             self._outcomes[record_id] = data
+        elif kind == ADDRESS_SETTINGS:
+            self._settings[record_id] = decode_address_settings(data)
         else:
             return
         self._kinds[record_id] = kind
@@ -141,6 +147,8 @@ class QueueLoader:
             self._declared.forget_queue(record_id)
         elif kind == BINDING:
             self._declared.forget_binding(record_id)
+        elif kind == ADDRESS_SETTINGS:
+            del self._settings[record_id]
         else:
             del self._outcomes[record_id]
 
@@ -167,6 +175,7 @@ class QueueLoader:
                 raise RowError(f"transaction {prepared.tx} in doubt does not fit the queues: {error}") from error
         self._collect(self._state.load_complete())
         self.loaded.orphans += [(record_id,) for record_id in self._declared.bind()]
+        self.loaded.address_settings += sorted(self._settings.items())
         self.loaded.outcomes += [LoadedOutcome(*outcome) for outcome in sorted(self._outcomes.items())]
 
     def _collect(self, messages: Iterable[int]) -> None:

@@ -37,16 +37,16 @@ class SettingText(NamedTuple):
     default: Default
     """The default value; None if the setting has none, or if it is computed."""
     required: bool
-    listed: bool
-    """Whether it is a setting of each part of a list, as of each route."""
+    header: str
+    """The header of the table that it stands in, if that is a part of a list, as a route, or has a key of its own, as a
+    pattern; else empty."""
     text: str
     """The text says what the setting does, and which values it may have."""
 
     @property
     def line(self) -> str:
         """A line of a settings file. It is a comment if there is no default to write, or no list to write it into."""
-        table, _, own = self.name.rpartition(".")
-        name = f"# [[{table}]] {own}" if self.listed else self.name
+        name = f"# {self.header} {self.name.rpartition('.')[2]}" if self.header else self.name
         if self.default is None:
             return f"# {name.removeprefix('# ')} = ({'must be given' if self.required else 'not set'})"
         return f"{name} = {json.dumps(self.default)}"
@@ -75,15 +75,24 @@ def settings(
             print_line("")
 
 
-def described_settings(model: type[BaseModel], before: str = "", *, listed: bool = False) -> Iterator[SettingText]:
+def described_settings(model: type[BaseModel], before: str = "", header: str = "") -> Iterator[SettingText]:
     """Every setting of a class, with those of its parts in their place."""
     texts = _docstrings(model)
     for name, field in model.model_fields.items():
         if part := _part_of(field.annotation):
-            yield from described_settings(part, f"{before}{name}.", listed=get_origin(field.annotation) is tuple)
+            yield from described_settings(part, *_place(before + name, get_origin(field.annotation)))
         else:
             text = " ".join([texts[name], *_values(field)])
-            yield SettingText(before + name, _default(field), field.is_required(), listed, text)
+            yield SettingText(before + name, _default(field), field.is_required(), header, text)
+
+
+def _place(name: str, origin: Any) -> tuple[str, str]:
+    """What stands before the names of a part's settings, and the header of their table in a file."""
+    if origin is tuple:
+        return f"{name}.", f"[[{name}]]"
+    if origin is dict:
+        return f'{name}."#".', f'[{name}."#"]'
+    return f"{name}.", ""
 
 
 def _docstrings(model: type[BaseModel]) -> Mapping[str, str]:
@@ -101,8 +110,9 @@ def _docstrings(model: type[BaseModel]) -> Mapping[str, str]:
 
 
 def _part_of(annotation: Any) -> type[BaseModel] | None:
-    """The class of a setting that has settings of its own, or is a list of such."""
-    kind = get_args(annotation)[0] if get_origin(annotation) is tuple else annotation
+    """The class of a setting that has settings of its own, or is a list or a table of such."""
+    at = {tuple: 0, dict: 1}.get(get_origin(annotation))
+    kind = annotation if at is None else get_args(annotation)[at]
     return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
 
 

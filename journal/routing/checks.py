@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from journal.patterns import covers, overlaps, parse_pattern
 from journal.routing.outcomes import OnError, UnfitError
 from journal.routing.parts import RouteConfig, SourceConfig
-from journal.routing.patterns import covers, overlaps, parse_pattern
 from journal.routing.templates import Template
 
 

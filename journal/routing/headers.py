@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from journal.errors import RowError
+from journal.patterns import NamePatterns
 from journal.process.kept import Kept
 from journal.routing.outcomes import Header, Reason, UnfitError
-from journal.routing.patterns import NamePatterns
 from journal.store.model import PRIORITY_DEFAULT, Value
 from journal.v1 import store_pb2 as pb
 

@@ -10,9 +10,9 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from journal.errors import SelectorError
+from journal.patterns import NamePatterns, parse_pattern
 from journal.routing.outcomes import OnError
 from journal.routing.partitions import parse_rule
-from journal.routing.patterns import NamePatterns, parse_pattern
 from journal.routing.selector.selector import Selector
 from journal.routing.templates import Template
 

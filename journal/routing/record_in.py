@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 from journal.errors import ConfigError, JournalError, StateError
+from journal.patterns import NamePatterns
 from journal.process.kept import Kept
 from journal.routing import headers as convention
 from journal.routing.config import RoutingConfig
@@ -18,7 +19,6 @@ from journal.routing.dead_letters import refusal
 from journal.routing.headers import TurnedBack, turned_back
 from journal.routing.outcomes import OnError, Reason, RouteRefusal, UnfitError, unexpected
 from journal.routing.parts import SourceConfig, is_internal
-from journal.routing.patterns import NamePatterns
 from journal.routing.plain_records_in import PlainRecords
 from journal.routing.source_record import SourceRecord
 from journal.routing.templates import Template, text_of

@@ -14,12 +14,12 @@ from copy import copy
 from typing import NamedTuple
 
 from journal.errors import ConfigError, RowError
+from journal.patterns import matches, parse_pattern
 from journal.process.kept import KEPT_BYTES_MAX, Kept
 from journal.routing.config import RoutingConfig
 from journal.routing.headers import DESTINATION_HEADER, HeaderNames
 from journal.routing.outcomes import Header, OutgoingRecord, RouteRefusal, UnfitError, unexpected
 from journal.routing.parts import RouteConfig
-from journal.routing.patterns import matches, parse_pattern
 from journal.routing.quick import Quick, QuickHeaders
 from journal.routing.selector.selector import Selector
 from journal.routing.sending import Body, Context, MessageSending, parsed, trail_of

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from journal.errors import ConfigError, JournalError
+from journal.patterns import NamePatterns
 from journal.routing import headers as convention
 from journal.routing.dead_letters import record_bytes, refusal
 from journal.routing.outcomes import (
@@ -16,7 +17,6 @@ from journal.routing.outcomes import (
 )
 from journal.routing.partitions import parse_rule
 from journal.routing.parts import RouteConfig, TargetConfig, is_internal, is_topic, parse_key
-from journal.routing.patterns import NamePatterns
 from journal.routing.quick import Quick
 from journal.routing.sending import Context, MessageSending
 from journal.routing.templates import Template, text_of

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+from journal.patterns import ANY, ONE, regex_of, regex_of_word
 from journal.routing.outcomes import Reason, UnfitError
-from journal.routing.patterns import ANY, ONE, regex_of, regex_of_word
 from journal.store.model import Value
 
 _PARTS = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]|[^{}]+")

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from journal.patterns import NamePatterns
 from journal.routing.headers import goes_out, property_value
 from journal.routing.outcomes import Header, Reason, UnfitError
-from journal.routing.patterns import NamePatterns
 from journal.store.model import Value
 from journal.v1 import store_pb2 as pb
 

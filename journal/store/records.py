@@ -7,11 +7,13 @@ RowError. `journal.store.message_records` does the same for messages.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from google.protobuf.message import DecodeError
 
 from journal.errors import InvalidOperationError, RowError
+from journal.patterns import parse_pattern
+from journal.store.address_settings import AddressSettings, KeptSettings
 from journal.store.model import QueueConfig, Routing
 from journal.v1 import store_pb2 as pb
 from journal.words import counted_are
@@ -123,6 +125,22 @@ def decode_binding(data: bytes) -> tuple[int, str, str]:
     """The queue's record id, key and filter."""
     binding = parse("a binding", pb.Binding.FromString, data)
     return binding.queue, binding.key, binding.filter
+
+
+def encode_address_settings(pattern: str, settings: AddressSettings) -> bytes:
+    with Checked("address settings"):
+        named: dict[str, Any] = settings.named
+        return pb.AddressSettings(pattern=pattern, **named).SerializeToString()
+
+
+def decode_address_settings(data: bytes) -> KeptSettings:
+    kept = parse("address settings", pb.AddressSettings.FromString, data)
+    named = {field.name: value for field, value in kept.ListFields() if field.name != "pattern"}
+    try:
+        parse_pattern(kept.pattern)
+        return KeptSettings(kept.pattern, AddressSettings.model_validate(named))
+    except ValueError as error:
+        raise RowError(f"the settings of addresses {kept.pattern!r} cannot be read: {error}") from None
 
 
 # ---- updates -------------------------------------------------------------------------------------------------------

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from journal.errors import ConfigError
 from journal.limits import OPERATION_OVERHEAD_BYTES, Limits
+from journal.patterns import parse_pattern
 from journal.process.clocks import AGREEMENT_MS
+from journal.store.address_settings import AddressSettings
 
 REFERENCES_IN_MEMORY_MAX = 1_000_000
 """The most references that a node keeps in memory if an index holds the rest: about 250 MB."""
@@ -83,6 +85,18 @@ class StoreSettings(BaseModel):
 
     read_timeout_ms: int = Field(default=15_000, ge=1)
     """How long to wait for a body that the local copy does not have yet."""
+
+    address_settings: dict[str, AddressSettings] = Field(default_factory=dict)
+    """Settings of the addresses that a pattern matches, by pattern: `[store.address_settings."orders.#"]`. The word `*`
+    stands for one word of an address, `#` for any number of words. The most specific pattern that sets a value
+    counts."""
+
+    @field_validator("address_settings")
+    @classmethod
+    def _patterns_are_patterns(cls, value: dict[str, AddressSettings]) -> dict[str, AddressSettings]:
+        for pattern in value:
+            parse_pattern(pattern)  # pydantic reports a ValueError as an error of the setting
+        return value
 
     @model_validator(mode="after")
     def _relations_hold(self) -> StoreSettings:

@@ -26,11 +26,13 @@ from journal.append.operations import PlainOperation
 from journal.errors import ClosedError, InvalidOperationError, JournalError, StateError
 from journal.kafka.ports import Consumed, Sent
 from journal.process.clocks import monotonic_ms
+from journal.store.address_settings import AddressSettings, KeptSettings, ToldSetting
 from journal.store.bodies.chunks import BodyStream
 from journal.store.incoming import Incoming, PlainRun
 from journal.store.model import Delivery, Held, Message, QueueConfig, ReferenceInfo
 from journal.store.operations.acknowledge import AcknowledgeOperations
 from journal.store.operations.add import MessageAdder
+from journal.store.operations.address_settings import AddressSettingsOperations
 from journal.store.operations.change import ReferenceChanges
 from journal.store.operations.consume import ConsumeOperations
 from journal.store.operations.core import ClockMs, StoreCore
@@ -110,6 +112,7 @@ class MessageStore:
         self._due = DueOperations(core, self._hold)
         self._transactions = TransactionOperations(core, discard, garbage, self._hold)
         self._declare = DeclareOperations(core, ids, discard)
+        self._address_settings = AddressSettingsOperations(core)
         self._stream = StreamOperations(core, ids, adder, self._transactions)
         self._send = SendOperations(core, adder, self._stream)
         self._send_all = SendAllOperations(core, ids, adder, discard)
@@ -289,6 +292,24 @@ class MessageStore:
     def bindings(self, queue: str) -> list[BindingEntry]:
         """Bindings of a queue. Raises QueueMissingError."""
         return self._declare.bindings(queue)
+
+    def set_address_settings(self, pattern: str, settings: AddressSettings) -> Pending:
+        """Let all addresses that a pattern matches have these settings, from now on and in later activations. They
+        replace what was set for the same pattern before. Raises InvalidOperationError (it is no pattern)."""
+        return self._address_settings.set(pattern, settings)
+
+    def unset_address_settings(self, pattern: str) -> Pending:
+        """Take back what `set_address_settings` has set for a pattern. Raises InvalidOperationError if that is
+        nothing."""
+        return self._address_settings.unset(pattern)
+
+    def address_settings(self) -> list[KeptSettings]:
+        """What `set_address_settings` has set, the most specific pattern first."""
+        return self._address_settings.kept()
+
+    def settings_of(self, address: str) -> dict[str, ToldSetting]:
+        """The settings of an address, whether it exists or not: each value by its name, and where it comes from."""
+        return self._address_settings.told(address)
 
     # ---- messages into the store -----------------------------------------------------------------------------------
 

@@ -38,6 +38,8 @@ class _RecordKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RecordKind
     """a part of a large message's body: the bytes themselves"""
     OUTCOME: _RecordKind.ValueType  # 6
     """of a global transaction, until every branch has confirmed it"""
+    ADDRESS_SETTINGS: _RecordKind.ValueType  # 7
+    """what was set for the addresses of a pattern while the store runs"""
     REPLAY: _RecordKind.ValueType  # 255
     """of any journal: an archive that was replayed into it (journal.v1 Replay)"""
 
@@ -53,6 +55,8 @@ CHUNK: RecordKind.ValueType  # 5
 """a part of a large message's body: the bytes themselves"""
 OUTCOME: RecordKind.ValueType  # 6
 """of a global transaction, until every branch has confirmed it"""
+ADDRESS_SETTINGS: RecordKind.ValueType  # 7
+"""what was set for the addresses of a pattern while the store runs"""
 REPLAY: RecordKind.ValueType  # 255
 """of any journal: an archive that was replayed into it (journal.v1 Replay)"""
 Global___RecordKind: _TypeAlias = RecordKind  # noqa: Y015
@@ -198,6 +202,48 @@ class Queue(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Queue: _TypeAlias = Queue  # noqa: Y015
+
+@_typing.final
+class AddressSettings(_message.Message):
+    """What was set for all addresses that a pattern matches. A field that is not there was not set."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PATTERN_FIELD_NUMBER: _builtins.int
+    DELIVERIES_MAX_FIELD_NUMBER: _builtins.int
+    DEAD_LETTER_ADDRESS_FIELD_NUMBER: _builtins.int
+    EXPIRY_ADDRESS_FIELD_NUMBER: _builtins.int
+    pattern: _builtins.str
+    deliveries_max: _builtins.int
+    """0: without limit"""
+    dead_letter_address: _builtins.str
+    expiry_address: _builtins.str
+    def __init__(
+        self,
+        *,
+        pattern: _builtins.str = ...,
+        deliveries_max: _builtins.int | None = ...,
+        dead_letter_address: _builtins.str | None = ...,
+        expiry_address: _builtins.str | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_dead_letter_address", b"_dead_letter_address", "_deliveries_max", b"_deliveries_max", "_expiry_address", b"_expiry_address", "dead_letter_address", b"dead_letter_address", "deliveries_max", b"deliveries_max", "expiry_address", b"expiry_address"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_dead_letter_address", b"_dead_letter_address", "_deliveries_max", b"_deliveries_max", "_expiry_address", b"_expiry_address", "dead_letter_address", b"dead_letter_address", "deliveries_max", b"deliveries_max", "expiry_address", b"expiry_address", "pattern", b"pattern"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__dead_letter_address: _TypeAlias = _typing.Literal["dead_letter_address"]  # noqa: Y015
+    _WhichOneofArgType__dead_letter_address: _TypeAlias = _typing.Literal["_dead_letter_address", b"_dead_letter_address"]  # noqa: Y015
+    _WhichOneofReturnType__deliveries_max: _TypeAlias = _typing.Literal["deliveries_max"]  # noqa: Y015
+    _WhichOneofArgType__deliveries_max: _TypeAlias = _typing.Literal["_deliveries_max", b"_deliveries_max"]  # noqa: Y015
+    _WhichOneofReturnType__expiry_address: _TypeAlias = _typing.Literal["expiry_address"]  # noqa: Y015
+    _WhichOneofArgType__expiry_address: _TypeAlias = _typing.Literal["_expiry_address", b"_expiry_address"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__dead_letter_address) -> _WhichOneofReturnType__dead_letter_address | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__deliveries_max) -> _WhichOneofReturnType__deliveries_max | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__expiry_address) -> _WhichOneofReturnType__expiry_address | None: ...
+
+Global___AddressSettings: _TypeAlias = AddressSettings  # noqa: Y015
 
 @_typing.final
 class Binding(_message.Message):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journal.routing.patterns import NamePatterns, covers, matches, overlaps, parse_pattern, regex_of, regex_of_word
+from journal.patterns import NamePatterns, covers, matches, overlaps, parse_pattern, regex_of, regex_of_word
 
 WORDS = ("a", "b", "")
 patterns = st.lists(st.sampled_from((*WORDS, "*", "#")), min_size=1, max_size=5).map(tuple).filter(lambda p: p != ("",))

@@ -21,9 +21,9 @@ from journal.process.commands import command
 from journal.process.progress import Progress
 from journal.store.message_records import decode_message, message_facts
 from journal.store.model import ReferenceInfo, ReferenceState
-from journal.store.records import decode_address, decode_binding, decode_queue
+from journal.store.records import decode_address, decode_address_settings, decode_binding, decode_queue
 from journal.v1.journal_pb2 import ADD, DELETE, UPDATE, Record
-from journal.v1.store_pb2 import ACKNOWLEDGE, ADDRESS, BINDING, CHUNK, MESSAGE, OUTCOME, QUEUE
+from journal.v1.store_pb2 import ACKNOWLEDGE, ADDRESS, ADDRESS_SETTINGS, BINDING, CHUNK, MESSAGE, OUTCOME, QUEUE
 from journal.wire.ids import shard_of
 from journal.wire.keys import RECORD_KEY_BYTES, RECORD_TAG, record_key
 from journal.words import counted
@@ -97,6 +97,7 @@ class Explaining:
             BINDING: self._binding,
             CHUNK: self._chunk,
             OUTCOME: self._outcome,
+            ADDRESS_SETTINGS: self._address_settings,
         }
         return kinds.get(record.kind, self._plain)(record)
 
@@ -239,6 +240,11 @@ class Explaining:
         age = duration((self._now_ms - outcome.timestamp) / 1000)
         why = f"decided {age} ago, and kept until those who have to hear of it have confirmed (forget)"
         return self._explained("outcome", facts, why)
+
+    def _address_settings(self, record: Record) -> Explanation:
+        pattern, settings = decode_address_settings(record.data)
+        why = f"it stays until it is unset: {command('queues unset', pattern)}"
+        return self._explained("address settings", {"pattern": pattern} | settings.named, why)
 
     def _plain(self, record: Record) -> Explanation:
         facts = {"kind": record.kind, "bytes": len(record.data), "text": printable(record.data)}

@@ -10,11 +10,21 @@ from journal.store.message_records import decode_message
 from journal.store.records import (
     decode_acknowledgement,
     decode_address,
+    decode_address_settings,
     decode_binding,
     decode_queue,
     decode_reference,
 )
-from journal.v1.store_pb2 import ACKNOWLEDGE, ADDRESS, BINDING, MESSAGE, QUEUE, REFERENCE, Acknowledgement
+from journal.v1.store_pb2 import (
+    ACKNOWLEDGE,
+    ADDRESS,
+    ADDRESS_SETTINGS,
+    BINDING,
+    MESSAGE,
+    QUEUE,
+    REFERENCE,
+    Acknowledgement,
+)
 
 
 def _message(data: bytes) -> str:
@@ -44,6 +54,7 @@ def _acknowledgement(data: bytes) -> str:
 
 _TEXTS: Mapping[tuple[str, int], Callable[[bytes], str]] = {
     ("add", ADDRESS): lambda data: f"address {decode_address(data)[0]}",
+    ("add", ADDRESS_SETTINGS): lambda data: f"settings of addresses {decode_address_settings(data).pattern}",
     ("add", QUEUE): _queue,
     ("add", BINDING): _binding,
     ("add", MESSAGE): _message,

@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from journal.routing.patterns import in_order
+from journal.patterns import in_order
 from journal.store.model import Value
 
 Lookup = Callable[[str], Value | None]

@@ -23,6 +23,7 @@ from types import TracebackType
 from journal.append.completion import Completion
 from journal.append.operations import PlainOperation
 from journal.errors import ChainError, MessageHeldError
+from journal.store.address_settings import AddressSettings, KeptSettings, ToldSetting
 from journal.store.bodies.chunks import BodyStream
 from journal.store.chain.core import LAG_TIMEOUT_S_DEFAULT, ChainCore
 from journal.store.chain.lockstep import chained_id
@@ -94,6 +95,12 @@ class MessageStoreChain:
 
     def resume(self, queue: str) -> Pending:
         return self._core.same(0, lambda store, _: store.resume(queue))
+
+    def set_address_settings(self, pattern: str, settings: AddressSettings) -> Pending:
+        return self._core.same(0, lambda store, _: store.set_address_settings(pattern, settings))
+
+    def unset_address_settings(self, pattern: str) -> Pending:
+        return self._core.same(0, lambda store, _: store.unset_address_settings(pattern))
 
     def destroy_queue(self, name: str, tx: int = 0) -> Pending:
         pending = self._core.same(tx, lambda store, its_tx: store.destroy_queue(name, its_tx, discard=False))
@@ -333,6 +340,12 @@ class MessageStoreChain:
 
     def addresses(self) -> list[AddressEntry]:
         return self._first.addresses()
+
+    def address_settings(self) -> list[KeptSettings]:
+        return self._first.address_settings()
+
+    def settings_of(self, address: str) -> dict[str, ToldSetting]:
+        return self._first.settings_of(address)
 
     def bindings(self, queue: str) -> list[BindingEntry]:
         return self._first.bindings(queue)

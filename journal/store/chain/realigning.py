@@ -65,7 +65,7 @@ class Realigned:
     rolled_back: int = 0
     """Transactions in doubt that the first store does not have, and that were rolled back."""
     declared: int = 0
-    """The number of addresses, queues and bindings that were created, changed or destroyed."""
+    """The number of addresses, queues, bindings and settings that were created, changed or destroyed."""
     added: int = 0
     """The number of references that the store lacked."""
     removed: int = 0
@@ -158,6 +158,7 @@ class _Realigning:
                 self._count(other.destroy_queue(name))
             elif wanted != config:
                 self._count(other.change_queue(wanted))
+        self._set_settings()
         for name in going:
             self._count(other.destroy_address(name))
         there = {entry.name for entry in other.addresses()}
@@ -168,6 +169,16 @@ class _Realigning:
             if name not in theirs:
                 self._count(other.create_queue(config))
             self._bind(name)
+
+    def _set_settings(self) -> None:
+        """Set and unset settings of addresses."""
+        wanted = dict(self._first.address_settings())
+        theirs = dict(self._other.address_settings())
+        for pattern in theirs.keys() - wanted.keys():
+            self._count(self._other.unset_address_settings(pattern))
+        for pattern, settings in wanted.items():
+            if pattern not in theirs or theirs[pattern].named != settings.named:
+                self._count(self._other.set_address_settings(pattern, settings))
 
     def _count(self, pending: Pending) -> None:
         self._do(pending)

@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager, contextmanager
 from journal.append.callbacks import require_no_callback, telling
 from journal.errors import JournalError, NotTakenInError, StateError
 from journal.process.clocks import AgreedTime
+from journal.store.address_settings import SettingsByPattern
 from journal.store.bodies.cache import BodyCache
 from journal.store.bodies.swap import Swap, VolatileBodies
 from journal.store.duplicates import DuplicateWindow
@@ -57,6 +58,7 @@ class StoreCore:
         self.refusal: JournalError | None = StateError("the store is not started")
         """The error that refuses every call: before start, after close, and after a group or the index of references
         has failed."""
+        self.address_settings = SettingsByPattern(settings.address_settings)
         self.watch = QueueWatch()
         self.effects = GroupEffects(self._arrive_and_settle, self.watch)
         self.transactions = KnownTransactions()

@@ -61,18 +61,16 @@ class MoveOperations:
     def expire(self, message_id: int, queue: str, *, queues: Sequence[str] = (), id: int = 0, tx: int = 0) -> Moved:
         with self._core.lock:
             config = self._core.enter().queue(queue).config
-        return self._dispose(
-            message_id, queue, config.expiry_address, queues, "expired", Acknowledgement.EXPIRED, id, tx
-        )
+            address = config.expiry_address or self._core.address_settings.of(config.address).expiry_address
+        return self._dispose(message_id, queue, address, queues, "expired", Acknowledgement.EXPIRED, id, tx)
 
     def dead_letter(
         self, message_id: int, queue: str, *, queues: Sequence[str] = (), id: int = 0, tx: int = 0
     ) -> Moved:
         with self._core.lock:
             config = self._core.enter().queue(queue).config
-        return self._dispose(
-            message_id, queue, config.dead_letter_address, queues, "dead", Acknowledgement.DEAD, id, tx
-        )
+            address = config.dead_letter_address or self._core.address_settings.of(config.address).dead_letter_address
+        return self._dispose(message_id, queue, address, queues, "dead", Acknowledgement.DEAD, id, tx)
 
     def _dispose(
         self,

@@ -14,6 +14,8 @@ def start_from(loaded: LoadedStore, core: StoreCore, discard: MessageDiscard, ga
     state = core.state = loaded.state
     transactions = core.transactions
     transactions.open.update(restore_transactions(loaded, core.settings.transaction_bodies_bytes_max))
+    for record_id, kept in loaded.address_settings:
+        core.address_settings.keep(record_id, *kept)
     core.windows.update(restore_windows(loaded, state.addresses(), transactions.open))
     transactions.declaring.update({tx: txn for tx, txn in transactions.open.items() if txn.declared})
     for txn in transactions.open.values():

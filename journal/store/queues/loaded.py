@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from journal.store.address_settings import KeptSettings
 from journal.store.queues.state import QueueState
 from journal.v1.journal_pb2 import Operation
 
@@ -45,6 +46,8 @@ class LoadedStore:
     """Ids of each duplicate-detection window by the id of its ADDRESS record, in the order of entering."""
     prepared: list[LoadedPrepared] = field(default_factory=list)
     outcomes: list[LoadedOutcome] = field(default_factory=list)
+    address_settings: list[tuple[int, KeptSettings]] = field(default_factory=list)
+    """The settings of addresses that are in the journal, by record id."""
     orphans: list[tuple[int, ...]] = field(default_factory=list)
     """Records without any reference to them: a message without references and its chunks, or the binding of a queue
     that is gone. The store deletes them in its first groups, a message's records in one group."""

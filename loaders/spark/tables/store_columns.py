@@ -49,6 +49,7 @@ def with_store_columns(table: DataFrame) -> DataFrame:
     what = F.coalesce(*(F.when(kind == value, name) for value, name in _KINDS.items()))
     messages = F.struct(
         *(F.when(F.col("what") == name, parsed("data", name.title())).alias(name.lower()) for name in _PARSED),
+        F.when(F.col("what") == "ADDRESS_SETTINGS", parsed("data", "AddressSettings")).alias("address_settings"),
         F.when(F.col("what") == "ACKNOWLEDGE", parsed("data", "Acknowledgement")).alias("acknowledgement"),
         F.when(F.col("what") == "DUPLICATE", parsed("data", "Duplicate")).alias("duplicate"),
     )
@@ -118,16 +119,15 @@ def _reference() -> Column:
 
 def _columns(table: DataFrame) -> list[Column]:
     """The columns in the order of `COLUMNS`, without `what`."""
-    of = {
-        name: F.col("decoded")[name] for name in (*(each.lower() for each in _PARSED), "acknowledgement", "duplicate")
-    }
+    others = ("address_settings", "acknowledgement", "duplicate")
+    of = {name: F.col("decoded")[name] for name in (*(each.lower() for each in _PARSED), *others)}
     message, queue, reference, settled = of["message"], of["queue"], of["reference"], of["acknowledgement"]
     what = F.col("what")
     subject = F.col("subject") if "subject" in table.columns else F.lit(None).cast("bigint")
     at = F.col("appended") if "appended" in table.columns else F.lit(None).cast("timestamp")
     large = F.coalesce(F.size(message["chunks"]), F.lit(0)) > 0
     columns = (
-        F.coalesce(of["address"]["name"], queue["address"], message["address"]),
+        F.coalesce(of["address"]["name"], queue["address"], message["address"], of["address_settings"]["pattern"]),
         queue["name"],
         F.when(what == "QUEUE", F.col("id"))
         .when(what == "BINDING", of["binding"]["queue"])

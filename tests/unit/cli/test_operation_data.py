@@ -5,22 +5,25 @@ from __future__ import annotations
 import pytest
 
 from journal.cli.operations.operation_data import data_text
+from journal.store.address_settings import AddressSettings
 from journal.store.message_records import encode_message
 from journal.store.model import Message, QueueConfig
 from journal.store.records import (
     encode_acknowledgement,
     encode_address,
+    encode_address_settings,
     encode_binding,
     encode_queue,
     encode_reference,
 )
-from journal.v1.store_pb2 import ACKNOWLEDGE, ADDRESS, BINDING, MESSAGE, QUEUE, REFERENCE, Reference
+from journal.v1.store_pb2 import ACKNOWLEDGE, ADDRESS, ADDRESS_SETTINGS, BINDING, MESSAGE, QUEUE, REFERENCE, Reference
 
 
 @pytest.mark.parametrize(
     ("op", "kind", "data", "shown"),
     [
         ("add", ADDRESS, encode_address("orders", 0), "address orders"),
+        ("add", ADDRESS_SETTINGS, encode_address_settings("a.#", AddressSettings()), "settings of addresses a.#"),
         ("add", QUEUE, encode_queue(QueueConfig("eu", "orders")), "queue eu of orders"),
         ("add", BINDING, encode_binding(7, "k", ""), "binding, key k, filter none"),
         ("add", MESSAGE, encode_message(Message("orders", b"two apples")), "message for orders: two apples"),

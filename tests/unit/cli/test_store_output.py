@@ -16,15 +16,23 @@ from journal.fold.engine import Fold
 from journal.load.loading import load
 from journal.process.commands import command
 from journal.process.progress import no_progress
+from journal.store.address_settings import AddressSettings
 from journal.store.message_records import decode_message, encode_message
 from journal.store.model import Message, QueueConfig, Routing
 from journal.store.operations.look import QueueInfo
 from journal.store.queues.loaded import LoadedStore
-from journal.store.records import encode_address, encode_binding, encode_queue, encode_reference
+from journal.store.records import (
+    encode_address,
+    encode_address_settings,
+    encode_binding,
+    encode_queue,
+    encode_reference,
+)
 from journal.v1.journal_pb2 import Mark, Operation, Record
 from journal.v1.store_pb2 import (
     ACKNOWLEDGE,
     ADDRESS,
+    ADDRESS_SETTINGS,
     BINDING,
     CHUNK,
     MESSAGE,
@@ -181,6 +189,12 @@ def test_a_chunk_names_its_message_and_a_binding_its_queue() -> None:
     assert explained(6144, bound).facts["queue"] == "eu"
     orphan = add(6144, encode_binding(9216, "key", ""), kind=BINDING)
     assert explained(6144, orphan).why == ["its queue is gone: the next activation deletes it"]
+
+
+def test_settings_of_addresses_are_told_with_what_they_set() -> None:
+    data = encode_address_settings("orders.#", AddressSettings(deliveries_max=3))
+    found = explained(4096, add(4096, data, kind=ADDRESS_SETTINGS))
+    assert (found.what, found.facts["pattern"], found.facts["deliveries_max"]) == ("address settings", "orders.#", 3)
 
 
 def test_a_record_of_another_kind_is_told_as_it_is_and_none_as_none() -> None:

@@ -8,14 +8,23 @@ import pytest
 
 from journal.errors import RowError, StateError
 from journal.load.loading import FollowingLoader, LoadCounts, LoadedUpdate
+from journal.store.address_settings import AddressSettings, KeptSettings
 from journal.store.message_records import encode_message
 from journal.store.model import Delivery, Message, QueueConfig, ReferenceState
 from journal.store.queues.loaded import LoadedDuplicate, LoadedOutcome, LoadedStore
-from journal.store.records import encode_acknowledgement, encode_address, encode_binding, encode_duplicate, encode_queue
+from journal.store.records import (
+    encode_acknowledgement,
+    encode_address,
+    encode_address_settings,
+    encode_binding,
+    encode_duplicate,
+    encode_queue,
+)
 from journal.v1.journal_pb2 import Operation
 from journal.v1.store_pb2 import (
     ACKNOWLEDGE,
     ADDRESS,
+    ADDRESS_SETTINGS,
     BINDING,
     CHUNK,
     DUPLICATE,
@@ -370,3 +379,12 @@ def test_a_queue_that_changes_keeps_its_messages_and_the_last_change_holds() -> 
     state = followed.completed().state
     assert state.queue("orders").config == changed
     assert [info.message >> 10 for info in state.browse(ORDERS)] == [10, 11, 12, 13, 14]
+
+
+def test_settings_of_addresses_come_change_and_go() -> None:
+    followed = Followed()
+    twice, five = AddressSettings(deliveries_max=2), AddressSettings(deliveries_max=5)
+    for number, pattern, settings in ((31, "a", twice), (32, "b", twice), (33, "a", five)):
+        followed.changed((number << 10, ADDRESS_SETTINGS, encode_address_settings(pattern, settings), []))
+    followed.deleted(31, 32)
+    assert followed.completed().address_settings == [(33 << 10, KeptSettings("a", five))]

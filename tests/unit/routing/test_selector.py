@@ -188,7 +188,7 @@ def test_a_header_name_that_almost_fits_a_pattern_is_soon_told() -> None:
     assert (
         told_by(
             """
-        from journal.routing.patterns import NamePatterns
+        from journal.patterns import NamePatterns
         pattern, name = read()
         answer = name in NamePatterns([pattern])
     """,

@@ -25,6 +25,7 @@ UNSAID = frozenset({"id", "discard"})
 
 READING = frozenset(
     {
+        "address_settings",
         "addresses",
         "bindings",
         "bodies",
@@ -36,7 +37,7 @@ READING = frozenset(
         "holders",
         "in_doubt",
     }
-    | {"message", "next_due", "queue", "queues", "transaction", "transactions"}
+    | {"message", "next_due", "queue", "queues", "settings_of", "transaction", "transactions"}
 )
 
 

@@ -25,6 +25,7 @@ from journal.errors import (
     QueueMissingError,
     RolledBackError,
 )
+from journal.store.address_settings import AddressSettings
 from journal.store.chain.chain import MessageStoreChain
 from journal.store.chain.lockstep import chained_id
 from journal.store.model import Delivery, Held, Message, QueueConfig
@@ -65,6 +66,8 @@ def test_every_store_is_asked_the_same_in_the_same_order_by_the_ids_that_the_fir
     chain.change_queue(config)
     chain.pause("q")
     chain.resume("q")
+    chain.set_address_settings("orders.#", SETTINGS)
+    chain.unset_address_settings("orders.#")
     chain.unbind(binding, tx)
     chain.destroy_queue("q", tx)
     chain.destroy_address("orders", tx)
@@ -92,6 +95,8 @@ def test_every_store_is_asked_the_same_in_the_same_order_by_the_ids_that_the_fir
         ("change_queue", config),
         ("pause", "q"),
         ("resume", "q"),
+        ("set_address_settings", "orders.#", SETTINGS),
+        ("unset_address_settings", "orders.#"),
         ("unbind", binding, tx),
         ("destroy_queue", "q", tx),
         ("destroy_address", "orders", tx),
@@ -101,6 +106,9 @@ def test_every_store_is_asked_the_same_in_the_same_order_by_the_ids_that_the_fir
     assert first.calls == expected
     for other in others:
         assert other.calls == as_chained(expected, issued)
+
+
+SETTINGS = AddressSettings(deliveries_max=3)
 
 
 def test_an_id_of_the_chain_keeps_its_virtual_shard_and_is_none_that_a_journal_issues() -> None:
@@ -418,6 +426,8 @@ def test_reads_come_from_the_first_store_alone() -> None:
         chain.queues,
         lambda: chain.queue("q"),
         chain.addresses,
+        chain.address_settings,
+        lambda: chain.settings_of("orders"),
         lambda: chain.bindings("q"),
         chain.holders,
         chain.transactions,
@@ -435,6 +445,7 @@ def test_reads_come_from_the_first_store_alone() -> None:
         (5 << 10,),
         ("q", 2),
         ("q",),
+        ("orders",),
         ("q",),
         (7,),
         (9, False),

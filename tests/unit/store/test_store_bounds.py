@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from journal.errors import InvalidOperationError, JournalError
+from journal.patterns import NamePatterns
 from journal.routing.headers import own_name
-from journal.routing.patterns import NamePatterns
 from journal.store.model import DUPLICATE_ID_BYTES_MAX, Message, QueueConfig
 from journal.store.store import MessageStore
 from tests.support.stores import declare, refuse, send

@@ -15,6 +15,7 @@ import pytest
 
 from journal.errors import QueueFullError
 from journal.limits import Limits
+from journal.store.address_settings import AddressSettings
 from journal.store.model import Held, Message, QueueConfig
 from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore
@@ -102,7 +103,9 @@ ALONE: dict[str, Call] = {
     ),
     "pause": lambda s, _: s.store.pause("q"),
     "purge": lambda s, _: s.store.purge("q"),
+    "set_address_settings": lambda s, _: s.store.set_address_settings("#", AddressSettings(deliveries_max=2)),
     "take_all": lambda s, _: s.store.take_all("q", "h", 2),
+    "unset_address_settings": lambda s, _: s.store.unset_address_settings("orders"),
 }
 LETTING_GO: dict[str, Call] = {
     "reattach": lambda s, _: s.after_grace().reattach("other"),
@@ -111,9 +114,10 @@ LETTING_GO: dict[str, Call] = {
 NOTHING_WAITS = {"begin", "discard_leaving", "purging", "reattaching", "releasing", "resume", "take_in"}
 """Operations that append nothing, or are refused at once by a full queue."""
 CHANGE_NOTHING = {
-    "addresses", "bindings", "bodies", "body_stream", "browse", "close", "describe", "expired", "explain", "flush",
-    "holders", "in_doubt", "incoming", "is_empty", "message", "next_due", "queue", "queues", "room", "start",
-    "transaction", "transactions", "watch", "ways_in", "woken",
+    "address_settings", "addresses", "bindings", "bodies", "body_stream", "browse", "close", "describe",
+    "expired", "explain", "flush", "holders", "in_doubt", "incoming", "is_empty", "message", "next_due",
+    "queue", "queues", "room", "settings_of", "start", "transaction", "transactions", "watch", "ways_in",
+    "woken",
 }  # fmt: skip
 
 
@@ -130,6 +134,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
         declare(store, "dlq", address="dead")
         declare(store, "q", "r", dead_letter_address="dead", expiry_address="dead")
         store.create_address("spare").wait()
+        store.set_address_settings("orders", AddressSettings(deliveries_max=3)).wait()
         ready, held = send(store, b"ready"), send(store, b"held")
         large = send(store, LARGE)
         store.acquire(held, "q", "h").wait()

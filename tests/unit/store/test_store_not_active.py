@@ -12,6 +12,7 @@ import pytest
 from journal.errors import ClosedError, FencedError, FullError, JournalError, StateError, TransactionPreparedError
 from journal.kafka.ports import Consumed
 from journal.limits import Limits
+from journal.store.address_settings import AddressSettings
 from journal.store.model import Held, Message, QueueConfig
 from journal.store.store import MessageStore
 from tests.support.stores import StoreNode, refuse, send
@@ -23,6 +24,7 @@ CALLS: dict[str, Callable[[MessageStore, int], object]] = {
     "acknowledge": lambda store, sent: store.acknowledge(sent, "q"),
     "acknowledge_all": lambda store, sent: store.acknowledge_all([Held("q", [sent])]),
     "acquire": lambda store, sent: store.acquire(sent, "q", "h"),
+    "address_settings": lambda store, _: store.address_settings(),
     "addresses": lambda store, _: store.addresses(),
     "begin": lambda store, _: store.begin(),
     "bind": lambda store, _: store.bind("q"),
@@ -69,6 +71,8 @@ CALLS: dict[str, Callable[[MessageStore, int], object]] = {
     "schedule": lambda store, sent: store.schedule(sent, "q", 1),
     "send": lambda store, _: store.send(VOLATILE, ["q"]),
     "send_all": lambda store, _: store.send_all([VOLATILE], ["q"]),
+    "set_address_settings": lambda store, _: store.set_address_settings("#", AddressSettings()),
+    "settings_of": lambda store, _: store.settings_of("orders"),
     "store": lambda store, _: store.store(VOLATILE),
     "store_stream": lambda store, _: store.store_stream(Message("orders"), [b"more"]),
     "take": lambda store, _: store.take("q", "h"),
@@ -78,6 +82,7 @@ CALLS: dict[str, Callable[[MessageStore, int], object]] = {
     "transaction": lambda store, _: store.transaction(1),
     "transactions": lambda store, _: store.transactions(),
     "unbind": lambda store, _: store.unbind(1),
+    "unset_address_settings": lambda store, _: store.unset_address_settings("#"),
     "ways_in": lambda store, _: store.ways_in(["orders"]),
     "woken": lambda store, _: store.woken(),
 }
