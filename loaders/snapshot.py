@@ -70,8 +70,8 @@ def read_snapshot(
 ) -> SnapshotState:
     """The state up to the highest group of any mark, or up to the WAL's committed end.
 
-    `replica` follows all shards into `store`. Raises FullError if the tables are too far behind the WAL, and with `now`
-    StaleReadError for a WAL that shows less than there was.
+    `replica` follows all shards into `store`, and has counted their rows. Raises FullError if the tables are too far
+    behind the WAL, and with `now` StaleReadError for a WAL that shows less than there was.
     """
     replica.catch_up(timeout_s)
     marks = replica.marks()

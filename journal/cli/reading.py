@@ -74,7 +74,7 @@ def loaded_snapshot(
     """A read-only load, from a copy of the tables below `copies` (by default in the user's cache)."""
     identity = rows.require_identity(settings.journal)
     with (
-        caught_up_copy(settings, kafka, rows, progress=progress, copies=copies) as (replica, store),
+        caught_up_copy(settings, kafka, rows, progress=progress, copies=copies, counts_rows=True) as (replica, store),
         closing(read_snapshot(kafka, settings, identity, replica, store, now=now, timeout_s=LOAD_TIMEOUT_S)) as state,
     ):
         yield state
@@ -92,6 +92,7 @@ def caught_up_copy(
     progress: Progress = no_progress,
     copies: Path | None = None,
     timeout_s: float = LOAD_TIMEOUT_S,
+    counts_rows: bool = False,
 ) -> Iterator[tuple[Replica, LocalStore]]:
     """The command's copy of the tables, caught up with their present end: the state of its marks. Raises
     DeadlineError."""
@@ -100,7 +101,7 @@ def caught_up_copy(
     with (
         cached_directory(parent, "read") as directory,
         closing(open_copy(directory)) as store,
-        closing(open_replica(kafka, settings, identity, store)) as replica,
+        closing(open_replica(kafka, settings, identity, store, counts_rows=counts_rows)) as replica,
     ):
         _catch_up(replica, identity.shards, progress, timeout_s)
         yield replica, store

@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from journal.errors import CountError
+from journal.errors import CountError, RowError
 from journal.fold.rows import Base
 from journal.limits import VIRTUAL_SHARDS
 from journal.v1.journal_pb2 import Mark, Transaction
-from journal.wire.keys import STAGED_PREFIX, TRANSACTION_PREFIX, xa_shard_of
+from journal.wire.keys import STAGED_PREFIX, TRANSACTION_PREFIX, xa_shard_of, xa_tx_of
 from journal.words import counted
 
 
@@ -50,17 +50,23 @@ class Counts:
 
     def require(self, base: Base, marks: Mapping[int, Mark]) -> None:
         """Raises CountError unless these numbers, and those of the transactions in `base`, are the ones that `marks`
-        say. `marks` has all shards, or one if `base` has rows of one shard only."""
-        for shard, found in self.numbers(base, marks).items():
+        say, and RowError if a transaction's part does not say how many operations it has. `marks` has all shards, or
+        one if `base` has rows of one shard only."""
+        transactions = _Transactions(base)
+        for shard, found in self._numbers(transactions, marks).items():
             mark = marks[shard]
             if found != Numbers.of(mark):
                 raise CountError(
                     f"shard {shard} has {found}, and its mark at WAL offset {mark.offset} says {Numbers.of(mark)}"
                 )
+        transactions.require_whole()
 
     def numbers(self, base: Base, shards: Collection[int]) -> dict[int, Numbers]:
         """The numbers of each shard. `shards` has all shards, or one if `base` has rows of one shard only."""
-        staged, prepared = _transactions(base)
+        return self._numbers(_Transactions(base), shards)
+
+    def _numbers(self, transactions: _Transactions, shards: Collection[int]) -> dict[int, Numbers]:
+        staged, prepared = transactions.staged(), transactions.prepared()
         found = {}
         for shard in shards:
             own = slice(shard, None, len(shards)) if len(shards) > 1 else slice(None)
@@ -68,8 +74,32 @@ class Counts:
         return found
 
 
-def _transactions(base: Base) -> tuple[Counter[int], Counter[int]]:
-    """The numbers of staged operations and of prepared parts by shard."""
-    staged = Counter(xa_shard_of(key) for key, _ in base.scan(STAGED_PREFIX))
-    parts = (Transaction.FromString(value) for _, value in base.scan(TRANSACTION_PREFIX))
-    return staged, Counter(part.shard for part in parts if part.prepared)
+class _Transactions:
+    """The rows of the XA state table in a base."""
+
+    def __init__(self, base: Base) -> None:
+        self._operations = Counter((xa_tx_of(key), xa_shard_of(key)) for key, _ in base.scan(STAGED_PREFIX))
+        self._parts = [Transaction.FromString(value) for _, value in base.scan(TRANSACTION_PREFIX)]
+
+    def staged(self) -> Counter[int]:
+        """The number of staged operations by shard."""
+        staged: Counter[int] = Counter()
+        for (_, shard), operations in self._operations.items():
+            staged[shard] += operations
+        return staged
+
+    def prepared(self) -> Counter[int]:
+        """The number of prepared parts by shard."""
+        return Counter(part.shard for part in self._parts if part.prepared)
+
+    def require_whole(self) -> None:
+        """Raises RowError unless each part has as many operations as it says, and each operation its part: marks do
+        not count a part that is not prepared."""
+        said = Counter({(part.tx, part.shard): part.staged for part in self._parts})
+        for tx, shard in self._operations | said:
+            found = self._operations[tx, shard]
+            if found != said[tx, shard]:
+                says = f"says {said[tx, shard]}" if said[tx, shard] else "is gone"
+                raise RowError(
+                    f"transaction {tx} has {counted(found, 'staged operation')} in shard {shard}; its part there {says}"
+                )

@@ -17,7 +17,7 @@ from journal.v1.journal_pb2 import Mark, Operation, Transaction
 from journal.wire.ids import SHARD_MASK
 from journal.wire.keys import RECORD_KEY_BYTES, RECORD_TAG, SKIPPED_PREFIX, TRANSACTION_PREFIX, staged_prefix
 from journal.wire.rows import LoadedUpdate as LoadedUpdate
-from journal.wire.rows import record_of, unstaged_row, update_of, updates_of
+from journal.wire.rows import record_of, unstaged_row, update_of, updates_in, updates_of
 
 _NO_KEY = b"\xff"
 """A prefix that no key has."""
@@ -128,12 +128,14 @@ def counted(base: Base, shard: int) -> Numbers:
 
 
 def load_records(base: Base, loader: Loader) -> Counts:
-    """Tell `loader` all records of `base`; returns the numbers of records and of updates."""
-    tell, parse, row_of_record = loader.record, record_of, RECORD_KEY_BYTES
+    """Tell `loader` all records of `base`; returns the numbers of records and of updates. Raises RowError for an update
+    that has no record, or that no row of updates says is there: the row that says so counts as nothing itself."""
+    tell, parse, row_of_record, row_of_updates = loader.record, record_of, RECORD_KEY_BYTES, RECORD_KEY_BYTES + 1
     counts = Counts()
     records, update_counts, mask = counts.records, counts.updates, SHARD_MASK
     record_id = kind = place = 0
     data, position, key_of_record = b"", (0, 0, 0), _NO_KEY
+    head, announced = b"", _NO_KEY
     updates: list[LoadedUpdate] = []
     for key, value in base.scan(RECORD_TAG):
         if len(key) == row_of_record:
@@ -144,12 +146,18 @@ def load_records(base: Base, loader: Loader) -> Counts:
             elif record_id:
                 tell(record_id, kind, data, (), position)
             record_id, kind, data, position = parse(value)
-            key_of_record = key
+            key_of_record, head = key, b""
             place = record_id & mask
             records[place] += 1
             continue
         if not key.startswith(key_of_record):
             raise RowError(f"row {key.hex()} holds updates of a record that the table does not have")
+        if len(key) == row_of_updates:
+            head = value
+        elif announced is not key_of_record:
+            if not (head and updates_in(head)[1]):
+                raise RowError(f"row {key.hex()} holds a spilled update, and no row of the record's says it has one")
+            announced = key_of_record
         updates += _updates_in(key, value)
     if record_id:
         update_counts[place] += _in_order(updates)

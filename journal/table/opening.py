@@ -37,7 +37,9 @@ def identity_of_copy(cluster: Cluster, settings: JournalSettings, identity: Iden
     return copy_identity(cluster.cluster_id(timeout_s), table.topic_id, identity.shards, identity.journal)
 
 
-def open_replica(kafka: Kafka, settings: JournalSettings, identity: Identity, store: LocalStore) -> Replica:
+def open_replica(
+    kafka: Kafka, settings: JournalSettings, identity: Identity, store: LocalStore, *, counts_rows: bool = False
+) -> Replica:
     """A replica of all shards in `store`, which reads on from the place where the copy stands."""
     timeout_s = settings.request_timeout_ms / 1000
     with closing(kafka.cluster()) as cluster:
@@ -53,6 +55,7 @@ def open_replica(kafka: Kafka, settings: JournalSettings, identity: Identity, st
         delete_retention_ms=settings.delete_retention_ms,
         min_compaction_lag_ms=settings.min_compaction_lag_ms,
         held_bytes_max=settings.limits.held_bytes_max,
+        counts_rows=counts_rows,
     )
     replica.open(timeout_s)
     return replica

@@ -22,9 +22,9 @@ at once, say). The copy is then dropped too, because its next state would be one
 
 Old marks may have been compacted away. So a copy that was built on top of an older state is *doubted*: before it
 becomes readable its rows are counted, and if the numbers are not those of its marks it is built from nothing. A
-worker's copy is also doubted when it was built from nothing: the cleaner may have removed rows because of tombstones
-that Kafka has lost since, and the worker would fold on top of a table that lacks rows. (A node's load counts the rows
-itself.)
+copy on which the WAL is folded (a worker's, or a read-only load's) is also doubted when it was built from nothing: the
+cleaner may have removed rows because of newer ones that Kafka has lost since, and the fold would stand on a table that
+lacks rows. (A node's load counts the rows itself.)
 """
 
 from __future__ import annotations
@@ -130,8 +130,9 @@ class Replica:
     ) -> None:
         """`identity` is bytes that differ for another cluster, topic or journal; `wall_ms` is ms since 1970.
 
-        With `counts_rows` the rows of a copy that was built from nothing are counted. An owner that makes no load needs
-        this, because a load would count them.
+        With `counts_rows` the rows of a copy that was built from nothing are counted. An owner that folds the WAL on
+        top needs this: what the fold finds missing it takes off the mark's numbers, so that a count behind it shows
+        less. For other owners their load counts.
         """
         self.identity = identity
         self._topic = topic

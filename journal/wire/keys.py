@@ -137,6 +137,11 @@ def xa_shard_of(key: bytes) -> int:
     return int.from_bytes(key[9:11], "big")
 
 
+def xa_tx_of(key: bytes) -> int:
+    """The transaction of a row of the XA state table."""
+    return int.from_bytes(key[1:9], "big")
+
+
 def is_xa(key: bytes) -> bool:
     """Whether the row belongs to the XA state table, which holds parts of transactions and staged operations."""
     return key[:1] in (b"t", b"x")

@@ -31,7 +31,9 @@ def identity_of_copy(setting: Setting, kafka: Kafka) -> bytes:
     return copy_identity(cluster.cluster_id(REQUEST_S), topic_id, setting.shards, UUID)
 
 
-def make_replica(setting: Setting, kafka: Kafka, store: SimulatedStore, machine: str) -> Replica:
+def make_replica(
+    setting: Setting, kafka: Kafka, store: SimulatedStore, machine: str, *, counts_rows: bool = False
+) -> Replica:
     """A replica of all shards, not yet opened."""
     return Replica(
         kafka,
@@ -44,6 +46,7 @@ def make_replica(setting: Setting, kafka: Kafka, store: SimulatedStore, machine:
         delete_retention_ms=int(RETENTION_S * 1000),
         min_compaction_lag_ms=int(setting.compaction_lag_s * 1000),
         held_bytes_max=LIMITS.held_bytes_max,
+        counts_rows=counts_rows,
     )
 
 

@@ -47,7 +47,7 @@ class SnapshotReader:
         before = committed_group(setting, self._history)
         try:
             store = SimulatedStore(self.disk, setting.broker.faults, "reader")
-            replica = make_replica(setting, kafka, store, "reader")
+            replica = make_replica(setting, kafka, store, "reader", counts_rows=True)
             replica.open(REQUEST_S)
             state = read_snapshot(
                 kafka,
