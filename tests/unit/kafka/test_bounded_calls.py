@@ -14,7 +14,7 @@ from journal.kafka import producer_instance, transactional_producer
 from journal.kafka.bounded_calls import call_within
 from journal.kafka.commit_times import CommitTimes
 from journal.kafka.ports import Consumed
-from journal.kafka.settings import ClientSettings
+from journal.kafka.settings import RETRY_BACKOFF_MS, ClientSettings, repeated_after_s
 from journal.kafka.transactional_producer import KafkaTransactionalProducer
 
 LIMIT_S = 30.0
@@ -26,6 +26,7 @@ class Handles:
     """Makes stand-ins for confluent-kafka's producer, and notes the threads in which they end."""
 
     def __init__(self) -> None:
+        self.commit: Callable[[], None] = lambda: None
         self.commit_offsets: Callable[[], None] = lambda: None
         self.ended_in: list[threading.Thread] = []
         self.ended = threading.Event()
@@ -37,6 +38,9 @@ class Handles:
 class Handle:
     def __init__(self, handles: Handles) -> None:
         self._handles = handles
+
+    def commit_transaction(self, timeout_s: float) -> None:
+        self._handles.commit()
 
     def send_offsets_to_transaction(self, offsets: object, group: object, timeout_s: float) -> None:
         self._handles.commit_offsets()
@@ -129,3 +133,21 @@ def test_a_producer_ends_when_it_is_closed_after_an_error(handles: Handles) -> N
 
 
 def void(_: object) -> None: ...
+
+
+@pytest.mark.parametrize("call", ["commit_transaction", "send_offsets"])
+def test_a_commit_in_whose_time_it_may_have_been_sent_again_does_not_count_as_one_request(
+    handles: Handles, call: str
+) -> None:
+    """librdkafka tells nobody that it has sent a request again, but it waits for its back-off before it does."""
+    times = [0.0]
+
+    def takes(seconds: float) -> Callable[[], None]:
+        return lambda: times.append(times[-1] + seconds)
+
+    producer = KafkaTransactionalProducer(ClientSettings("b:1"), "id", CommitTimes(), clock=lambda: times[-1])
+    arguments = (CONSUMED, LIMIT_S) if call == "send_offsets" else (LIMIT_S,)
+    repeated_s = repeated_after_s(RETRY_BACKOFF_MS)
+    for seconds, once in ((0.5 * repeated_s, True), (1.01 * repeated_s, False), (2 * repeated_s, False)):
+        handles.commit = handles.commit_offsets = takes(seconds)
+        assert getattr(producer, call)(*arguments) is once
