@@ -13,18 +13,26 @@ and takes what is to be sent with `Connection.bytes_to_send`. A new reader begin
     links.py, sender.py, receiver.py            links
     transfers.py, dispatch.py, connection.py    what arrives, and the whole
 
-Nothing here knows the store, and `journal.errors` is all that it imports of this project.
+Nothing here knows the store, and `journal.errors` is all that the engine imports of this project. The names below are
+imported when a program asks for one, because every command reads the settings of AMQP, and few need the engine.
 """
 
 from __future__ import annotations
 
-from journal.amqp import conditions as conditions
-from journal.amqp import events as events
-from journal.amqp import message_types as message_types
-from journal.amqp import transport_types as transport_types
-from journal.amqp.connection import Connection as Connection
-from journal.amqp.limits import EngineLimits as EngineLimits
-from journal.amqp.receiver import ReceiverLink as ReceiverLink
-from journal.amqp.sender import OutgoingDelivery as OutgoingDelivery
-from journal.amqp.sender import SenderLink as SenderLink
-from journal.amqp.session import AmqpSession as AmqpSession
+from typing import TYPE_CHECKING
+
+from journal.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from journal.amqp import conditions as conditions
+    from journal.amqp import events as events
+    from journal.amqp import message_types as message_types
+    from journal.amqp import transport_types as transport_types
+    from journal.amqp.connection import Connection as Connection
+    from journal.amqp.limits import EngineLimits as EngineLimits
+    from journal.amqp.receiver import ReceiverLink as ReceiverLink
+    from journal.amqp.sender import OutgoingDelivery as OutgoingDelivery
+    from journal.amqp.sender import SenderLink as SenderLink
+    from journal.amqp.session import AmqpSession as AmqpSession
+else:
+    __getattr__, __dir__ = lazy_names(__name__, __file__)
