@@ -344,15 +344,17 @@ class MessageTooLargeError(StoreError):
 
 
 class DuplicateMessageError(StoreError):
-    """An address has seen a message's duplicate-detection id, or keeps that id for another message. Wait for `flush()`,
-    then tell the producer that its message is stored. In a transaction, roll back.
+    """An address has seen a message's duplicate-detection id. Wait for `flush()`, then tell the producer that its
+    message is stored. In a transaction, roll back.
 
-    `duplicate_id` is that id. A call for many messages sent none of them: leave this one out, and try again.
+    `duplicate_id` is that id. If `tx` is not 0, a message with this id waits for the outcome of that transaction, and
+    the producer has to try again later. A call for many messages sent none of them: leave this one out, and try again.
     """
 
-    def __init__(self, reason: str, duplicate_id: bytes = b"") -> None:
+    def __init__(self, reason: str, duplicate_id: bytes = b"", tx: int = 0) -> None:
         super().__init__(reason)
         self.duplicate_id = duplicate_id
+        self.tx = tx
 
 
 class XidError(StoreError):

@@ -109,6 +109,10 @@ class Addresses:
             found.append(anycast[self._turn % len(anycast)])
         return found
 
+    def remembers_ids(self, address: str) -> bool:
+        """Whether what is sent twice to an existing address is stored once."""
+        return self._store.address(address).duplicate_window > 0
+
     def temporary(self) -> str:
         """A new queue that is never in the journal; its owner destroys it."""
         name = f"{_TEMPORARY}/{uuid.uuid4().hex}"

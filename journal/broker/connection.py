@@ -18,7 +18,6 @@ from typing import Any
 from journal.amqp import Connection, EngineLimits, ReceiverLink, SenderLink
 from journal.amqp.conditions import (
     CONNECTION_FORCED,
-    ILLEGAL_STATE,
     INTERNAL_ERROR,
     INVALID_FIELD,
     NOT_ALLOWED,
@@ -50,7 +49,7 @@ from journal.broker.consumer import Consumer
 from journal.broker.coordinator import TransactionCoordinator
 from journal.broker.ports import ConnectionOwner
 from journal.broker.producer import Producer
-from journal.errors import AmqpPeerError, FullError, JournalError, OutcomeUnknownError, StoreError
+from journal.errors import AmqpPeerError, CallerError, FullError, JournalError, OutcomeUnknownError, StateError
 from journal.store.model import Routing
 from journal.store.pending import Accepted
 
@@ -183,13 +182,13 @@ class AmqpConnection(asyncio.Protocol):
     def _end(self) -> None:
         if self.ended:
             return
+        self.ended = True
         for consumer in list(self._consumers.values()):
             consumer.close()
         self._consumers.clear()
         self.transactions.close()
         for queue in self._own.values():
             self.do(partial(self.store.destroy_queue, queue))
-        self.ended = True
         if self._timer is not None:
             self._timer.cancel()
         self._server.forget(self)
@@ -392,14 +391,16 @@ class AmqpConnection(asyncio.Protocol):
         except FullError:
             self.when_there_is_room(lambda: self.do(operate, link, then=then, durably=durably))
             return
-        except StoreError as error:
-            log.info("a client's outcome is refused: %s", error)
-            if link is not None:
+        except CallerError as error:
+            if isinstance(error, StateError):
+                self.force(str(error))  # the node does not serve the journal any more
+            elif link is not None:
                 self.detach(link, NOT_ALLOWED, str(error))
+            else:
+                log.info("a client's operation is refused: %s", error)
             return
         except JournalError as error:
-            if link is not None:
-                self.detach(link, ILLEGAL_STATE, str(error))
+            self.force(str(error))
             return
         if then is None:
             return

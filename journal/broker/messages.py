@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from journal.amqp.described import MESSAGE_ID
 from journal.amqp.message_types import MessageHeader, MessageProperties
 from journal.amqp.sections import MESSAGE_ANNOTATIONS, PROPERTIES, MessageSections, encode_head, encode_message
 from journal.store.amqp_head import split
@@ -31,6 +32,13 @@ def message_of(sections: MessageSections, address: str, now_ms: int) -> Message:
     if MESSAGE_ANNOTATIONS in places:
         message.due = _due(sections.message_annotations, now_ms)
     return message
+
+
+def duplicate_id_of(sections: MessageSections) -> bytes:
+    """The id by which a message is known again that a client sends twice: its message id as AMQP encodes it. Without a
+    message id it is empty."""
+    message_id = sections.properties.message_id if PROPERTIES in sections.places else None
+    return b"" if message_id is None else MESSAGE_ID.encode(message_id)
 
 
 def _due(annotations: Mapping[Any, Any], now_ms: int) -> int:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
+from itertools import islice, takewhile
 from typing import NamedTuple
 
 from journal.amqp import ReceiverLink
 from journal.amqp.conditions import (
-    INTERNAL_ERROR,
     MESSAGE_SIZE_EXCEEDED,
     NOT_ALLOWED,
     PRECONDITION_FAILED,
@@ -30,15 +30,15 @@ from journal.amqp.message_types import (
 )
 from journal.amqp.sections import PROPERTIES, MessageSections
 from journal.broker.addresses import Place, place_of
-from journal.broker.messages import message_of
+from journal.broker.messages import duplicate_id_of, message_of
 from journal.broker.ports import LinkOwner
 from journal.errors import (
     AmqpPeerError,
+    CallerError,
     DuplicateMessageError,
-    FullError,
     JournalError,
     MessageTooLargeError,
-    StoreError,
+    StateError,
 )
 from journal.store.model import Message
 
@@ -108,6 +108,8 @@ class Producer:
             place = place_of(to, ())
             addresses.target(place)
         message = message_of(sections, place.address, self._connection.now_ms())
+        if addresses.remembers_ids(place.address):
+            message.duplicate_id = duplicate_id_of(sections)
         queues = addresses.queues_for(message, place.queue)
         message.durable = any(each.durable for each in queues)
         return message, [each.name for each in queues]
@@ -115,26 +117,31 @@ class Producer:
     # ---- to the store ----------------------------------------------------------------------------------------------
 
     def send_waiting(self) -> None:
-        """Give the store what has come. Raises FullError if it has no room: call this again when it has."""
-        waiting = self._waiting
+        """Give the store what has come. Raises FullError if it has no room: call this again when it has. Raises another
+        JournalError if the node does not serve the journal any more."""
+        waiting, alone = self._waiting, 0
         while waiting:
-            first = waiting[0]
-            run = [first]
-            for each in list(waiting)[1:]:
-                if (each.message.address, each.queues, each.transaction) != (
-                    first.message.address,
-                    first.queues,
-                    first.transaction,
-                ):
-                    break
-                run.append(each)
-            self._send(run)
+            run = self._run() if not alone else [waiting[0]]
+            if not self._send(run):
+                alone = len(run)
+                continue
             for _ in run:
                 waiting.popleft()
+            alone = max(0, alone - 1)
         if self._link.credit <= self._credit // 2 and self._open:
             self._link.flow(self._credit)
 
-    def _send(self, run: Sequence[_Incoming]) -> None:
+    def _run(self) -> list[_Incoming]:
+        """The messages from the first one on that can be one group."""
+        first = self._waiting[0]
+        kind = first.message.address, first.queues, first.transaction
+        others = takewhile(
+            lambda each: (each.message.address, each.queues, each.transaction) == kind, islice(self._waiting, 1, None)
+        )
+        return [first, *others]
+
+    def _send(self, run: Sequence[_Incoming]) -> bool:
+        """Send messages in one group; false if one of several is refused, and so none was sent."""
         store, transaction = self._connection.store, run[0].transaction
         unsettled = [each.delivery_id for each in run if not each.settled]
         tx = 0
@@ -142,30 +149,26 @@ class Producer:
             found = self._connection.transactions.number_of(transaction)
             if found is None:
                 self._refuse(unsettled, TRANSACTION_UNKNOWN_ID, "there is no such transaction", b"")
-                return
+                return True
             tx = found
         if not run[0].queues:
             # no queue wants them: they are taken, as a topic without subscribers takes what is published
             self._settle(unsettled, ACCEPTED, transaction)
-            return
+            return True
         try:
             pending = store.send_all([each.message for each in run], list(run[0].queues), tx)
-        except FullError:
-            raise
-        except (StoreError, JournalError) as error:
-            if len(run) > 1:
-                for each in run:
-                    self._send([each])
-                return
-            self._refuse_for(unsettled, error, transaction)
-            return
-        if not unsettled:
-            return
+        except StateError:
+            raise  # no message is at fault
+        except CallerError as error:
+            if len(run) == 1:
+                self._refuse_for(unsettled, error, transaction)
+            return len(run) == 1
         if transaction:
             # it is durable with its transaction, whose discharge says so
             self._settle(unsettled, ACCEPTED, transaction)
-            return
-        pending.add_callback(self._connection.told(partial(self._done, unsettled)))
+        elif unsettled:
+            pending.add_callback(self._connection.told(partial(self._done, unsettled)))
+        return True
 
     def _done(self, unsettled: Sequence[int], error: JournalError | None) -> None:
         """In the loop: a group is durable, or is known to be lost."""
@@ -179,15 +182,18 @@ class Producer:
         if ids:
             self._link.settle(ids, TransactionalState(transaction, state) if transaction else state)
 
-    def _refuse_for(self, ids: Sequence[int], error: JournalError, transaction: bytes) -> None:
-        if isinstance(error, DuplicateMessageError):
-            self._settle(ids, ACCEPTED, transaction)
+    def _refuse_for(self, ids: Sequence[int], error: CallerError, transaction: bytes) -> None:
+        if isinstance(error, DuplicateMessageError) and not transaction:
+            if error.tx:
+                # the transaction that has sent this message decides whether it is stored
+                self._settle(ids, RELEASED, transaction)
+            else:
+                flushed = self._connection.store.flush()
+                flushed.add_callback(self._connection.told(partial(self._done, ids)))
         elif isinstance(error, MessageTooLargeError):
             self._refuse(ids, MESSAGE_SIZE_EXCEEDED, str(error), transaction)
-        elif isinstance(error, StoreError):
-            self._refuse(ids, NOT_ALLOWED, str(error), transaction)
         else:
-            self._refuse(ids, INTERNAL_ERROR, str(error), transaction)
+            self._refuse(ids, NOT_ALLOWED, str(error), transaction)
 
     def _refuse(self, ids: Sequence[int], condition: str, text: str, transaction: bytes) -> None:
         self._settle(ids, RejectedState(ErrorCondition(condition, text)), transaction)

@@ -58,9 +58,9 @@ class DuplicateWindow:
         """Raises DuplicateMessageError for an id in the window or reserved."""
         if duplicate_id in self._ids:
             raise DuplicateMessageError(f"duplicate id {duplicate_id!r} was seen", duplicate_id)
-        if duplicate_id in self._reserved:
+        if tx := self._reserved.get(duplicate_id, 0):
             raise DuplicateMessageError(
-                f"duplicate id {duplicate_id!r} is reserved by transaction {self._reserved[duplicate_id]}", duplicate_id
+                f"duplicate id {duplicate_id!r} is reserved by transaction {tx}", duplicate_id, tx
             )
 
     def check_all(self, duplicate_ids: Sequence[bytes]) -> None:

@@ -715,6 +715,10 @@ class MessageStore:
         """All queues, each in its state at the time when it is read."""
         return self._look.queues()
 
+    def address(self, name: str) -> AddressEntry:
+        """An address, in its state now. Raises AddressMissingError."""
+        return self._look.address(name)
+
     def addresses(self) -> list[AddressEntry]:
         """All addresses, each in its state at the time when it is read."""
         return self._look.addresses()

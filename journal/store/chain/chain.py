@@ -338,6 +338,9 @@ class MessageStoreChain:
     def queues(self) -> list[QueueInfo]:
         return self._first.queues()
 
+    def address(self, name: str) -> AddressEntry:
+        return self._first.address(name)
+
     def addresses(self) -> list[AddressEntry]:
         return self._first.addresses()
 

@@ -174,6 +174,10 @@ class LookOperations:
         with self._core.lock:
             return _info(self._core.enter().queue(name))
 
+    def address(self, name: str) -> AddressEntry:
+        with self._core.lock:
+            return replace(self._core.enter().address(name))
+
     def addresses(self) -> list[AddressEntry]:
         core = self._core
         with core.lock:

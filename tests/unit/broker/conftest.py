@@ -10,6 +10,7 @@ from proton.utils import BlockingConnection
 
 from journal.amqp.settings import AmqpSettings
 from journal.broker.server import AmqpServer
+from journal.limits import Limits
 from tests.support.stores import StoreNode
 
 TIMEOUT_S = 20
@@ -18,8 +19,8 @@ TIMEOUT_S = 20
 class Broker:
     """An active node that serves AMQP."""
 
-    def __init__(self, directory: Path, settings: AmqpSettings) -> None:
-        self.node = StoreNode(directory, room_timeout_ms=0)
+    def __init__(self, directory: Path, settings: AmqpSettings, limits: Limits | None = None) -> None:
+        self.node = StoreNode(directory, limits=limits, room_timeout_ms=0)
         self._settings = settings
         self._serve()
 

@@ -8,10 +8,11 @@ from pathlib import Path
 import proton
 import pytest
 from proton import ConnectionException
-from proton.utils import BlockingConnection, LinkDetached
+from proton.utils import BlockingConnection, LinkDetached, SendException
 from pydantic import ValidationError
 
 from journal.amqp.settings import AmqpSettings
+from journal.limits import Limits
 from journal.store.model import Message
 from tests.support.waiting import wait_until
 from tests.unit.broker.conftest import TIMEOUT_S, Broker
@@ -30,8 +31,13 @@ def test_a_message_over_the_limit_ends_its_link_alone(client: BlockingConnection
     client.create_sender("orders", name="other").send(proton.Message(body=1))
 
 
-def test_while_the_journal_is_full_nothing_is_read_and_nothing_is_lost(broker: Broker) -> None:
+SMALL = Limits(queue_operations_max=200, transaction_buffer_operations_max=100)
+"""The journal is full after so many operations; a message to a queue is two."""
+
+
+def test_while_the_journal_is_full_nothing_is_read_and_nothing_is_lost(tmp_path: Path) -> None:
     """The writer is busy: the client's messages wait, and all of them are accepted afterwards."""
+    broker = Broker(tmp_path, AmqpSettings(listen="127.0.0.1:0"), SMALL)
     client = broker.connect()
     sender = client.create_sender("orders")
     with broker.node.blocked_writer():
@@ -40,9 +46,40 @@ def test_while_the_journal_is_full_nothing_is_read_and_nothing_is_lost(broker: B
         for _ in range(20):
             client.container.process()
         assert not any(each.settled for each in deliveries)
+        assert broker.store.queue("orders").arriving == 100
     client.wait(lambda: all(each.settled for each in deliveries), timeout=TIMEOUT_S)
     assert broker.store.queue("orders").ready == 500
     client.close()
+    broker.close()
+
+
+def test_what_is_sent_one_by_one_into_a_full_journal_is_there_once(tmp_path: Path) -> None:
+    """A duplicate among many messages: the group is refused, so the others go singly, and some find no room."""
+    broker = Broker(tmp_path, AmqpSettings(listen="127.0.0.1:0", duplicate_window=10), SMALL)
+    client = broker.connect()
+    sender = client.create_sender("orders")
+    sender.send(proton.Message(id="again", body=0))
+    with broker.node.blocked_writer():
+        messages = [proton.Message(body=1), proton.Message(id="again", body=0)] + [proton.Message(body=1)] * 498
+        deliveries = [sender.link.send(message) for message in messages]
+        client.container.timeout = 0.05
+        for _ in range(20):
+            client.container.process()
+        assert not deliveries[-1].settled
+    client.wait(lambda: all(each.settled for each in deliveries), timeout=TIMEOUT_S)
+    assert broker.store.queue("orders").ready == 500
+    client.close()
+    broker.close()
+
+
+def test_a_node_that_is_no_longer_active_refuses_no_message_but_ends_the_connection(
+    broker: Broker, client: BlockingConnection
+) -> None:
+    """Clients send again elsewhere what was not answered; what is rejected they give up."""
+    sender = client.create_sender("orders")
+    broker.node.journal.close()
+    with pytest.raises(ConnectionException, match="amqp:connection:forced"):
+        sender.send(proton.Message(body=1))
 
 
 def test_what_is_no_amqp_is_answered_with_the_header_of_it(broker: Broker) -> None:
@@ -123,3 +160,40 @@ def test_an_address_that_is_none_is_refused(listen: str) -> None:
 @pytest.mark.parametrize("listen", ["127.0.0.1:0", "localhost:5672", "[::1]:5672"])
 def test_this_machine_alone_needs_no_word(listen: str) -> None:
     assert AmqpSettings(listen=listen).address
+
+
+def test_a_message_that_is_sent_again_under_its_id_is_stored_once_where_an_address_remembers_ids(
+    tmp_path: Path,
+) -> None:
+    broker = Broker(tmp_path, AmqpSettings(listen="127.0.0.1:0", duplicate_window=10))
+    client = broker.connect()
+    sender = client.create_sender("orders")
+    for message_id in ("1", "1", proton.ulong(1), b"1", proton.ulong(1), None, None):
+        accepted = sender.send(proton.Message(id=message_id, body=0))
+        assert accepted.remote_state == proton.Delivery.ACCEPTED
+    assert broker.store.queue("orders").ready == 5
+    client.close()
+    broker.crash()
+    client = broker.connect()
+    client.create_sender("orders").send(proton.Message(id="1", body=0))
+    assert broker.store.queue("orders").ready == 5
+    client.close()
+    broker.close()
+
+
+def test_a_message_whose_id_a_transaction_has_reserved_is_neither_accepted_nor_rejected(tmp_path: Path) -> None:
+    """Only the transaction's outcome says whether it is stored."""
+    broker = Broker(tmp_path, AmqpSettings(listen="127.0.0.1:0", duplicate_window=10))
+    client = broker.connect()
+    sender = client.create_sender("orders")
+    message_id = proton.ulong(1)
+    tx = broker.store.begin()
+    broker.store.send(Message("orders", b"", duplicate_id=bytes((0x53, 1))), ["orders"], tx=tx)
+    with pytest.raises(SendException) as refused:
+        sender.send(proton.Message(id=message_id, body=0))
+    assert refused.value.state == proton.Delivery.RELEASED
+    broker.store.rollback(tx).wait(TIMEOUT_S)
+    sender.send(proton.Message(id=message_id, body=0))
+    assert broker.store.queue("orders").ready == 1
+    client.close()
+    broker.close()

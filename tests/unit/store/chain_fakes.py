@@ -26,6 +26,7 @@ UNSAID = frozenset({"id", "discard"})
 READING = frozenset(
     {
         "address_settings",
+        "address",
         "addresses",
         "bindings",
         "bodies",

@@ -56,6 +56,7 @@ CALLS: dict[str, Callable[[MessageStore, int], object]] = {
     "prepare": lambda store, _: store.prepare(1),
     "purge": lambda store, _: store.purge("q"),
     "purging": lambda store, _: store.purging("q"),
+    "address": lambda store, _: store.address("orders"),
     "queue": lambda store, _: store.queue("q"),
     "queues": lambda store, _: store.queues(),
     "reattach": lambda store, _: store.reattach("h"),
