@@ -15,11 +15,13 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 
 from journal.amqp import OutgoingDelivery, SenderLink
 from journal.amqp.conditions import ILLEGAL_STATE, RESOURCE_DELETED, TRANSACTION_UNKNOWN_ID
 from journal.amqp.message_types import (
     AcceptedState,
+    ErrorCondition,
     ModifiedState,
     RejectedState,
     ReleasedState,
@@ -30,12 +32,17 @@ from journal.broker.messages import transfer_of
 from journal.broker.ports import LinkOwner
 from journal.errors import FullError, JournalError, MessageMissingError, QueueMissingError, StoreError
 from journal.store.model import Delivery, Held, Message
+from journal.store.operations.move import DEAD
 from journal.store.pending import Accepted
 
 log = logging.getLogger(__name__)
 
 BATCH = 100
 """The most messages that are taken at once. Other links of the loop have their turn between batches."""
+
+
+REASON_CHARACTERS_MAX = 1000
+"""The longest reason that a dead letter keeps."""
 
 
 class Consumer:
@@ -97,7 +104,7 @@ class Consumer:
         if not limit:
             return taken
         if dead := [each.message for each in taken if each.deliveries >= limit]:
-            self._bury(dead)
+            self._connection.do(partial(self._reject, dead))
         return [each for each in taken if each.deliveries < limit]
 
     def _send_rest(self) -> bool:
@@ -179,13 +186,8 @@ class Consumer:
         match state:
             case AcceptedState():
                 return store.acknowledge_all([Held(queue, ids, holder)], tx)
-            case RejectedState() if not tx:
-                self._bury(ids)
-            case RejectedState():
-                left = [*reversed(ids)]
-                while left:
-                    store.dead_letter(left[-1], queue, tx=tx)
-                    left.pop()
+            case RejectedState(error=error):
+                return self._reject(ids, reason_of(error), tx)
             case ModifiedState(delivery_failed=failed):
                 self._release(ids, tx, counts=failed)
             case ReleasedState() | None:
@@ -194,16 +196,20 @@ class Consumer:
                 raise StoreError(f"{type(state).__name__} is no outcome of a message")
         return None
 
-    def _bury(self, ids: Sequence[int]) -> None:
-        """Settle messages as dead letters, in a thread: one that goes to another address may have to be read first."""
-        task = self._connection.loop.create_task(self._buried(ids))
-        self._burying.add(task)
-        task.add_done_callback(self._burying.discard)
+    def _reject(self, ids: Sequence[int], reason: str = DEAD, tx: int = 0) -> Accepted:
+        """Settle messages as dead letters. What must be read first is done in a thread."""
+        rejected = self._connection.store.reject([Held(self.queue, ids, self.holder)], reason, tx)
+        if left := [each for held in rejected.left for each in held.messages]:
+            task = self._connection.loop.create_task(self._bury(left, reason, tx))
+            self._burying.add(task)
+            task.add_done_callback(self._burying.discard)
+        return rejected
 
-    async def _buried(self, ids: Sequence[int]) -> None:
+    async def _bury(self, ids: Sequence[int], reason: str, tx: int) -> None:
+        bury = self._connection.store.dead_letter
         for each in ids:
             try:
-                await asyncio.to_thread(self._connection.store.dead_letter, each, self.queue)
+                await asyncio.to_thread(bury, each, self.queue, reason=reason, tx=tx)
             except JournalError as error:
                 # it is still held, and comes back when the link ends
                 log.warning("message %d of queue %s is no dead letter yet: %s", each, self.queue, error)
@@ -231,3 +237,10 @@ class Consumer:
             self._connection.store.release_holder(self.holder)
 
         self._connection.do(give_back)
+
+
+def reason_of(error: ErrorCondition | None) -> str:
+    """The reason of a dead letter, from what its receiver has said."""
+    if error is None:
+        return DEAD
+    return ": ".join(each for each in ("rejected", error.condition, error.description) if each)[:REASON_CHARACTERS_MAX]

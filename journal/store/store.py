@@ -43,7 +43,7 @@ from journal.store.operations.garbage import Garbage
 from journal.store.operations.hold import HoldOperations, Releasing
 from journal.store.operations.ids import StoreIds
 from journal.store.operations.look import LookOperations, QueueInfo, Reading
-from journal.store.operations.move import MoveOperations
+from journal.store.operations.move import DEAD, MoveOperations, Rejected
 from journal.store.operations.purge import Purging
 from journal.store.operations.route import RouteOperations
 from journal.store.operations.send import SendOperations
@@ -587,15 +587,25 @@ class MessageStore:
         return self._move.expire(message_id, queue, queues=queues, id=id, tx=tx)
 
     def dead_letter(
-        self, message_id: int, queue: str, *, queues: Sequence[str] = (), id: int = 0, tx: int = 0
+        self, message_id: int, queue: str, *, queues: Sequence[str] = (), reason: str = DEAD, id: int = 0, tx: int = 0
     ) -> Moved:
         """Settle a message that was delivered in vain. If the queue has a dead-letter address, the message is moved
-        there.
+        there; the copy's origin has the `reason`.
 
         A broker calls it when `Delivery.deliveries` has reached `QueueConfig.deliveries_max`. The copy does not expire.
         All else is as in `expire`.
         """
-        return self._move.dead_letter(message_id, queue, queues=queues, id=id, tx=tx)
+        return self._move.dead_letter(message_id, queue, queues=queues, reason=reason, id=id, tx=tx)
+
+    def reject(self, held: Sequence[Held], reason: str = DEAD, tx: int = 0) -> Rejected:
+        """Settle many messages as dead letters, of any queues and holders, in one group: all of them or none. Nothing
+        is read from disk: large messages, and others that are not in memory, stay as they are in `Rejected.left` if
+        their queue has a dead-letter address. `dead_letter` does the same for one of them, in a thread.
+
+        Raises what `acknowledge_all` raises; QueueMissingError also if a dead-letter address has no queue,
+        AddressMissingError if it does not exist.
+        """
+        return self._move.reject(held, reason, tx)
 
     # ---- transactions ----------------------------------------------------------------------------------------------
 

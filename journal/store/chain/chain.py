@@ -33,6 +33,7 @@ from journal.store.chain.streams import ChainStreams
 from journal.store.chain.transactions import ChainTransactions
 from journal.store.model import Delivery, Held, Message, QueueConfig, ReferenceInfo, ReferenceState
 from journal.store.operations.look import QueueInfo, Reading
+from journal.store.operations.move import DEAD
 from journal.store.operations.transactions import Prepared
 from journal.store.pending import Moved, Pending, PendingAll
 from journal.store.queues.entry import AddressEntry, BindingEntry, MessageEntry
@@ -284,9 +285,11 @@ class MessageStoreChain:
 
         return self._core.dispose(message_id, queue, queues, tx, expire)
 
-    def dead_letter(self, message_id: int, queue: str, tx: int = 0, *, queues: Sequence[str] = ()) -> Moved:
+    def dead_letter(
+        self, message_id: int, queue: str, tx: int = 0, *, queues: Sequence[str] = (), reason: str = DEAD
+    ) -> Moved:
         def dead_letter(store: ChainedStore, its_id: int, chosen: Sequence[str], copy: int, its_tx: int) -> Moved:
-            return store.dead_letter(its_id, queue, queues=chosen, id=copy, tx=its_tx)
+            return store.dead_letter(its_id, queue, queues=chosen, reason=reason, id=copy, tx=its_tx)
 
         return self._core.dispose(message_id, queue, queues, tx, dead_letter)
 

@@ -12,6 +12,7 @@ from journal.store.bodies.chunks import BodyStream
 from journal.store.model import Delivery, Held, Message, QueueConfig, ReferenceInfo
 from journal.store.operations.hold import Releasing
 from journal.store.operations.look import QueueInfo, Reading
+from journal.store.operations.move import DEAD
 from journal.store.operations.transactions import Prepared
 from journal.store.pending import Moved, Pending, PendingAll
 from journal.store.queues.entry import AddressEntry, BindingEntry, MessageEntry
@@ -120,7 +121,7 @@ class ChainedStore(Protocol):
     def expire(self, message_id: int, queue: str, *, queues: Sequence[str] = (), id: int = 0, tx: int = 0) -> Moved: ...
 
     def dead_letter(
-        self, message_id: int, queue: str, *, queues: Sequence[str] = (), id: int = 0, tx: int = 0
+        self, message_id: int, queue: str, *, queues: Sequence[str] = (), reason: str = DEAD, id: int = 0, tx: int = 0
     ) -> Moved: ...
 
     def schedule(self, message_id: int, queue: str, due: int, tx: int = 0) -> Pending: ...

@@ -67,7 +67,7 @@ class AcknowledgeOperations:
                 queue, (message_id,), holder = parts[0]
                 pending = self.settle(state, message_id, queue, holder, Acknowledgement.CONSUMED)
                 return PendingAll((message_id,), pending.completion)
-            return PendingAll(ids_of(held), self._settle_all(state, parts))
+            return PendingAll(ids_of(held), self.settle_all(state, parts))
 
     # ---- one -------------------------------------------------------------------------------------------------------
 
@@ -104,9 +104,12 @@ class AcknowledgeOperations:
 
     # ---- many ------------------------------------------------------------------------------------------------------
 
-    def _settle_all(self, state: QueueState, parts: Sequence[HeldPart]) -> Completion:
-        """Settle references outside of transactions, all of them or none. Parts that are runs are settled column by
-        column."""
+    def settle_all(
+        self, state: QueueState, parts: Sequence[HeldPart], reason: Reason = Acknowledgement.CONSUMED,
+        before: Sequence[PlainOperation] = (),
+    ) -> Completion:  # fmt: skip
+        """Settle references outside of transactions, all of them or none. The operations `before` come first in the
+        same group. Parts that are runs are settled column by column."""
         runs: list[tuple[HeldPart, Run]] = []
         others: list[HeldPart] = []
         for part in parts:
@@ -119,11 +122,12 @@ class AcknowledgeOperations:
                 runs.append((part, run))
         if others or len(runs) > 1:
             require_each_once(parts)
-        operations, written = self._settling_each(state, others)
+        settling, written = self._settling_each(state, others, reason)
+        operations: list[AnyOperation] = [*before, *settling]
         for part, run in runs:
             queue_id, place = part.queue.record_id, 0
             for count, delivered, deliveries in state.deliveries_of_run(run):
-                settled = encode_acknowledgement(Acknowledgement.CONSUMED, part.holder, delivered, deliveries)
+                settled = encode_acknowledgement(reason, part.holder, delivered, deliveries)
                 ids = part.messages[place : place + count]
                 operations.append(DeletedRecords(ids, ACKNOWLEDGE, settled, queue_id))
                 place += count
@@ -136,7 +140,7 @@ class AcknowledgeOperations:
         return completion
 
     def _settling_each(
-        self, state: QueueState, parts: Sequence[HeldPart]
+        self, state: QueueState, parts: Sequence[HeldPart], reason: Reason
     ) -> tuple[list[AnyOperation], set[tuple[int, int]]]:
         """The operations that settle messages of any kind, and the (message, queue) pairs for which there are some."""
         operations: list[AnyOperation] = []
@@ -153,7 +157,7 @@ class AcknowledgeOperations:
                 if not durable or not (queue_durable or references == 1):
                     continue
                 written.add((message_id, queue_id))
-                settled = encode_acknowledgement(Acknowledgement.CONSUMED, holder, *state.delivery_of(row))
+                settled = encode_acknowledgement(reason, holder, *state.delivery_of(row))
                 if queue_durable and references == 1 and not chunks and before == 1:
                     last.setdefault((queue_id, settled), []).append(message_id)
                 else:
@@ -190,12 +194,13 @@ class AcknowledgeOperations:
     # ---- in transactions -------------------------------------------------------------------------------------------
 
     def settle_in(
-        self, state: QueueState, parts: Sequence[HeldPart], tx: int, reason: Reason = Acknowledgement.CONSUMED
-    ) -> Completion:
-        """Settle references in a transaction, all of them or none."""
+        self, state: QueueState, parts: Sequence[HeldPart], tx: int, reason: Reason = Acknowledgement.CONSUMED,
+        before: Sequence[PlainOperation] = (),
+    ) -> Completion:  # fmt: skip
+        """Settle references in a transaction, all of them or none. The operations `before` come first."""
         txn = self._core.transactions.accepting(tx)
         require_each_once(parts)
-        operations: list[PlainOperation] = []
+        operations: list[PlainOperation] = [*before]
         taken: list[Taken] = []
         locked: list[tuple[int, int]] = []
         try:

@@ -41,14 +41,14 @@ class ReferenceChanges:
     def __init__(self, core: StoreCore) -> None:
         self._core = core
 
-    def seen_by(self, txn: StoreTransaction, message_id: int, queue: QueueEntry) -> ReferenceInfo:
-        """A reference with the changes of a transaction.
+    def seen_by(self, txn: StoreTransaction | None, message_id: int, queue: QueueEntry) -> ReferenceInfo:
+        """A reference with the changes of a transaction, or as everybody sees it.
 
         Raises MessageMissingError, MessageHeldError (another transaction locks it, or this one has acknowledged it).
         """
         info = self._core.reference(message_id, queue)
-        changed = txn.changed.get((message_id, queue.record_id))
-        if changed is None:
+        changed = None if txn is None else txn.changed.get((message_id, queue.record_id))
+        if txn is None or changed is None:
             require_unlocked(info)
             return info
         holder, deliveries, due, _, acknowledged = changed
@@ -118,6 +118,12 @@ class ReferenceChanges:
         txn = self._core.transactions.open.get(tx)
         changed = None if txn is None else txn.changed.get((message_id, queue.record_id))
         return info.holder if changed is None else changed.holder
+
+    def require_settleable(self, txn: StoreTransaction | None, message_id: int, queue: QueueEntry, holder: str) -> None:
+        """Raises what an acknowledgement for a holder would raise: MessageMissingError, MessageHeldError."""
+        seen = self.seen_by(txn, message_id, queue)
+        if seen.holder not in ("", holder):
+            raise MessageHeldError(f"message {message_id} is held by {seen.holder!r}", message_id)
 
     def require_unchanged(self, message_id: int, queue: QueueEntry, info: ReferenceInfo) -> None:
         """Raises MessageHeldError if a transaction changes the reference."""

@@ -154,8 +154,7 @@ class ConsumeOperations:
 
     def _held(self, message_id: int, queue: QueueEntry, holder: str, txn: StoreTransaction | None) -> ReferenceInfo:
         """A reference that `holder` holds; without a name, that anybody holds."""
-        core, changes = self._core, self._changes
-        info = core.reference(message_id, queue) if txn is None else changes.seen_by(txn, message_id, queue)
+        info = self._changes.seen_by(txn, message_id, queue)
         if info.state is not ReferenceState.HELD or holder not in ("", info.holder):
             name = queue.config.name
             raise MessageHeldError(

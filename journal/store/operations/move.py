@@ -9,19 +9,40 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 
+from journal.append.completion import Completion
 from journal.errors import QueueMissingError, StoreError
 from journal.store.message_records import encode_message
-from journal.store.model import Message, Origin, Routing
-from journal.store.operations.acknowledge import AcknowledgeOperations, HeldPart, Reason
-from journal.store.operations.add import MessageAdder, Outgoing
+from journal.store.model import Held, Message, Origin, Routing
+from journal.store.operations.acknowledge import AcknowledgeOperations, HeldPart, Reason, parts_of, require_each_once
+from journal.store.operations.add import Adding, MessageAdder, Outgoing
 from journal.store.operations.change import ReferenceChanges
 from journal.store.operations.core import StoreCore
-from journal.store.operations.look import LookOperations
+from journal.store.operations.look import LookOperations, content_of
 from journal.store.operations.stream import StreamOperations
 from journal.store.operations.transactions import TransactionOperations
-from journal.store.pending import Moved, Pending
+from journal.store.pending import COMPLETED, Moved, Pending, PendingAll
+from journal.store.queues.entry import QueueEntry
+from journal.store.queues.state import QueueState
+from journal.store.transactions import StoreTransaction
 from journal.v1.store_pb2 import Acknowledgement
+
+DEAD = "dead"
+"""The reason of a dead letter for which nobody has given another."""
+
+
+class Rejected(PendingAll):
+    """Messages that were settled as dead letters in one step."""
+
+    __slots__ = ("copies", "left")
+
+    def __init__(self, ids: Sequence[int], completion: Completion, copies: Sequence[int], left: Sequence[Held]) -> None:
+        super().__init__(ids, completion)
+        self.copies = tuple(copies)
+        """Ids of the dead letters, in order. There are none of messages whose queue has no dead-letter address."""
+        self.left = left
+        """Messages that must be read first, and are still held: call `dead_letter` for each in a thread."""
 
 
 class MoveOperations:
@@ -65,12 +86,79 @@ class MoveOperations:
         return self._dispose(message_id, queue, address, queues, "expired", Acknowledgement.EXPIRED, id, tx)
 
     def dead_letter(
-        self, message_id: int, queue: str, *, queues: Sequence[str] = (), id: int = 0, tx: int = 0
+        self, message_id: int, queue: str, *, queues: Sequence[str] = (), reason: str = DEAD, id: int = 0, tx: int = 0
     ) -> Moved:
         with self._core.lock:
-            config = self._core.enter().queue(queue).config
-            address = config.dead_letter_address or self._core.address_settings.of(config.address).dead_letter_address
-        return self._dispose(message_id, queue, address, queues, "dead", Acknowledgement.DEAD, id, tx)
+            address = self._dead_letters_of(self._core.enter().queue(queue))
+        return self._dispose(message_id, queue, address, queues, reason, Acknowledgement.DEAD, id, tx)
+
+    def _dead_letters_of(self, queue: QueueEntry) -> str:
+        """The address of a queue's dead letters; empty for none."""
+        config = queue.config
+        return config.dead_letter_address or self._core.address_settings.of(config.address).dead_letter_address
+
+    def reject(self, held: Sequence[Held], reason: str, tx: int) -> Rejected:
+        core, acknowledge = self._core, self._acknowledge
+        with core.lock:
+            state = core.enter()
+            given = parts_of(state, held)
+            txn = core.transactions.accepting(tx) if tx else None
+            require_each_once(given)
+            parts: list[HeldPart] = []
+            left: list[Held] = []
+            begun: list[tuple[Outgoing, Adding]] = []
+            try:
+                for part in given:
+                    settled, waiting = self._begin_letters(state, part, reason, txn, begun)
+                    parts += [part._replace(messages=settled)] if settled else []
+                    left += [Held(part.queue.config.name, waiting, part.holder)] if waiting else []
+                before = [operation for _, adding in begun for operation in adding.operations]
+                settle = acknowledge.settle_all if txn is None else partial(acknowledge.settle_in, tx=tx)
+                completion = settle(state, parts, reason=Acknowledgement.DEAD, before=before) if parts else COMPLETED
+            except BaseException:
+                for _, adding in begun:
+                    core.volatile.drop(adding.message_id)
+                raise
+            for out, adding in begun:
+                if txn is None:
+                    self._adder.finish(state, out, adding, completion)
+                else:
+                    self._adder.finish_in(txn, state, out, adding)
+            ids, copies = [each for part in parts for each in part.messages], [each.message_id for _, each in begun]
+            return Rejected(ids, completion, copies, left)
+
+    def _begin_letters(
+        self,
+        state: QueueState,
+        part: HeldPart,
+        reason: str,
+        txn: StoreTransaction | None,
+        begun: list[tuple[Outgoing, Adding]],
+    ) -> tuple[list[int], list[int]]:
+        """Begin to add the dead letters of messages of one queue. Returns the messages that can be settled now, and
+        those that must be read first."""
+        for message_id in part.messages:
+            self._changes.require_settleable(txn, message_id, part.queue, part.holder)
+        address = self._dead_letters_of(part.queue)
+        if not address:
+            return [*part.messages], []
+        copies = self._copies(state, part, address, reason)
+        queues = self._queues_for(address)
+        for out in copies.values():
+            begun.append((out, self._adder.begin(state, out, queues, 0, txn)))
+        settled = [each for each in part.messages if each in copies]
+        return settled, [each for each in part.messages if each not in copies]
+
+    def _copies(self, state: QueueState, part: HeldPart, address: str, reason: str) -> dict[int, Outgoing]:
+        """The dead letters of those messages that are in memory as a whole, by message."""
+        copies: dict[int, Outgoing] = {}
+        for message_id in part.messages:
+            data, durable = self._look.in_memory(message_id)
+            if data is not None and not state.message(message_id).chunks:
+                message = content_of(data, durable=durable)
+                copy = _copy(message_id, message, part.queue.config.name, address, reason, expires=0)
+                copies[message_id] = Outgoing(copy, encode_message(copy))
+        return copies
 
     def _dispose(
         self,
@@ -117,14 +205,8 @@ class MoveOperations:
                 queues = self._queues_for(address)
             large = bool(state.message(message_id).chunks)
         message = self._look.message(message_id, body=False)
-        copy = replace(
-            message,
-            address=address,
-            due=0,
-            expires=message.expires if code == Acknowledgement.MOVED else 0,
-            duplicate_id=b"",
-            origin=Origin(message_id, message.address, queue, reason, _expired_at(message)),
-        )
+        expires = message.expires if code == Acknowledgement.MOVED else 0
+        copy = _copy(message_id, message, queue, address, reason, expires=expires)
         if tx or large:
             moved = self._move_in(message_id, queue, copy, queues, code, id, tx)
         else:
@@ -185,6 +267,12 @@ class MoveOperations:
                 with self._core.lock:
                     self._core.transactions.refuse_rest(tx, "a move")
             raise
+
+
+def _copy(message_id: int, message: Message, queue: str, address: str, reason: str, *, expires: int) -> Message:
+    """A message as it is stored at another address, with the queue that it came from."""
+    origin = Origin(message_id, message.address, queue, reason, _expired_at(message))
+    return replace(message, address=address, due=0, expires=expires, duplicate_id=b"", origin=origin)
 
 
 def _expired_at(message: Message) -> int:

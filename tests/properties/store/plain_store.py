@@ -446,6 +446,18 @@ class PlainStore:
             raise Refusal(QueueMissingError)
         self._check_acknowledge(message, queue, holder, tx)
 
+    def check_reject(self, messages: Sequence[int], queue: str, queues: tuple[str, ...], holder: str, tx: int) -> None:
+        """To `queues`, or nowhere."""
+        if queue not in self.queues:
+            raise Refusal(QueueMissingError)
+        self._open(tx)
+        if len(set(messages)) < len(messages):
+            raise Refusal(StoreError)
+        for message in messages:
+            self._check_acknowledge(message, queue, holder, tx)
+        if any(each not in self.queues for each in queues):
+            raise Refusal(QueueMissingError)
+
     def settle_for_its_holder(self, message: int, queue: str, tx: int) -> None:
         """After `check_move`."""
         self.acknowledge(message, queue, self._holder_of(message, queue, tx), tx)

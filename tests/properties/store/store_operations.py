@@ -79,6 +79,7 @@ ARGUMENTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "schedule": {**_reference, "due": st.sampled_from([0, 300, 3000])},
     "move": _reference,
     "dispose": {**_reference, "expires": st.booleans()},
+    "reject": _many,
     "release_holder": {"holder": _holders, "counts": st.booleans()},
     "reattach": {"holder": _holders},
     "prepare": {"pick": _picks},

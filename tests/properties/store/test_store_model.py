@@ -350,6 +350,26 @@ class StoreMachine(RuleBasedStateMachine):
             assert pending.id == 0
             self.plain.settle_for_its_holder(message, queue, tx)
 
+    @rule(**ARGUMENTS["reject"])
+    def reject(self, picks: list[int], queue: str, holder: str, transacted: bool, tx_pick: int) -> None:
+        """What must be read first stays."""
+        messages, keys = self.messages_of(picks, queue)
+        holder, tx = self.holder(keys[0], holder), self.tx(tx_pick, transacted)
+        queues = tuple(DISPOSING.get(queue, ""))
+        rejected = self.both(
+            lambda: self.plain.check_reject(messages, queue, queues, holder, tx),
+            lambda: self.node.store.reject([Held(queue, messages, holder)], "poison", tx),
+        )
+        if rejected is None:
+            return
+        left = [each for held in rejected.left for each in held.messages]
+        assert sorted([*rejected.ids, *left]) == sorted(messages)
+        if queues:
+            for message, copy_id in zip(rejected.ids, rejected.copies, strict=True):
+                self.copied(message, queue, copy_id, "poison", tx)
+        else:
+            self.plain.acknowledge_all(rejected.ids, queue, holder, tx)
+
     def copied(self, message: int, queue: str, copy_id: int, reason: str, tx: int) -> None:
         old = self.plain.messages[message]
         known = old.origin.expires if old.origin is not None else 0

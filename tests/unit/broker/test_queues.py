@@ -138,6 +138,7 @@ def test_what_is_rejected_or_came_back_too_often_is_a_dead_letter(broker: Broker
     sender.send(proton.Message(body="rejected"))
     receiver = client.create_receiver("orders")
     assert receiver.receive(TIMEOUT_S).body == "rejected"
+    receiver.fetcher.unsettled[0].local.condition = proton.Condition("app:bad", "no number")
     receiver.reject()
     sender.send(proton.Message(body="too often"))
     for count in range(2):
@@ -148,3 +149,5 @@ def test_what_is_rejected_or_came_back_too_often_is_a_dead_letter(broker: Broker
     receiver.link.flow(1)
     dead = client.create_receiver("dead", name="dead", credit=2)
     assert [dead.receive(TIMEOUT_S).body for _ in range(2)] == ["rejected", "too often"]
+    letters = [store.message(each.message) for each in store.browse("dead")]
+    assert [each.origin.reason for each in letters if each.origin] == ["rejected: app:bad: no number", "dead"]

@@ -152,7 +152,7 @@ class StoreFake:
         return self._dispose("expire", message_id, queue, tx, queues, id=id)
 
     def dead_letter(
-        self, message_id: int, queue: str, *, queues: Sequence[str] = (), id: int = 0, tx: int = 0
+        self, message_id: int, queue: str, *, queues: Sequence[str] = (), reason: str = "", id: int = 0, tx: int = 0
     ) -> Moved:
         return self._dispose("dead_letter", message_id, queue, tx, queues, id=id)
 

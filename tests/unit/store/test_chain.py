@@ -384,6 +384,7 @@ OF_ONE_STORE = {
     "purge",
     "purging",
     "reattaching",
+    "reject",
     "release_all",
     "releasing",
     "start",

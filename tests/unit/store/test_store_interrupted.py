@@ -37,6 +37,7 @@ class Scene:
     held: int
     unrouted: int
     large: int
+    dead: int
     binding: int
 
     @property
@@ -78,6 +79,7 @@ IN_TRANSACTIONS: dict[str, Call] = {
     "destroy_queue": lambda s, tx: s.store.destroy_queue("r", tx),
     "expire": lambda s, tx: s.store.expire(s.ready, "q", tx=tx),
     "move": lambda s, tx: s.store.move(s.large, "q", "dead", ["dlq"], "why", tx=tx),
+    "reject": lambda s, tx: s.store.reject([Held("dlq", [s.dead])], "why", tx),
     "release": lambda s, tx: s.store.release(s.held, "q", "h", tx),
     "release_all": lambda s, tx: s.store.release_all([Held("q", [s.held], "h")], tx),
     "route": lambda s, tx: s.store.route(s.ready, "r", 0, tx),
@@ -137,11 +139,12 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
         store.set_address_settings("orders", AddressSettings(deliveries_max=3)).wait()
         ready, held = send(store, b"ready"), send(store, b"held")
         large = send(store, LARGE)
+        dead = send(store, b"dead", "dlq", address="dead")
         store.acquire(held, "q", "h").wait()
         binding = store.bind("q", "bound").wait()
         node.crash()
         unrouted = node.store.store(ORDER).wait()
-        yield Scene(node, ready, held, unrouted, large, binding)
+        yield Scene(node, ready, held, unrouted, large, dead, binding)
 
 
 @contextmanager

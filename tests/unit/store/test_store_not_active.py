@@ -61,6 +61,7 @@ CALLS: dict[str, Callable[[MessageStore, int], object]] = {
     "queues": lambda store, _: store.queues(),
     "reattach": lambda store, _: store.reattach("h"),
     "reattaching": lambda store, _: store.reattaching("h"),
+    "reject": lambda store, sent: store.reject([Held("q", [sent])]),
     "release": lambda store, sent: store.release(sent, "q"),
     "release_all": lambda store, sent: store.release_all([Held("q", [sent])]),
     "release_holder": lambda store, _: store.release_holder("h"),
