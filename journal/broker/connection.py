@@ -164,7 +164,9 @@ class AmqpConnection(asyncio.Protocol):
 
     def close(self, condition: str, text: str) -> None:
         """End the connection with an error."""
-        if not self.ended and not self._engine.finished:
+        if not self.ended and not self._engine.remotely_open:
+            self._abort()
+        elif not self.ended and not self._engine.finished:
             self._engine.close(ErrorCondition(condition, text))
             self._flush()
             # a client that does not answer the close is not waited for

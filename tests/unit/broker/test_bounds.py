@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from proton import ConnectionException
 from proton.utils import BlockingConnection, LinkDetached, SendException
 from pydantic import ValidationError
 
+from journal.amqp.frames import SASL_HEADER
 from journal.amqp.settings import AmqpSettings
 from journal.limits import Limits
 from journal.store.model import Message
@@ -106,6 +108,21 @@ def test_one_connection_too_many_is_closed_and_the_others_go_on(tmp_path: Path) 
     client.close()
     wait_until(lambda: broker.connect())
     broker.close()
+
+
+def test_a_node_stops_while_a_client_logs_in(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+    """The client that has not logged in is left, and the others are told."""
+    host, port = broker.url.removeprefix("amqp://").split(":")
+    with socket.create_connection((host, int(port)), timeout=TIMEOUT_S) as raw:
+        raw.sendall(SASL_HEADER)
+        while raw.recv(1000)[-1:] != b"S":  # ANONYMOUS
+            pass
+        client = broker.connect()
+        broker.crash()
+        with pytest.raises(ConnectionException):
+            client.create_sender("orders")
+        assert raw.recv(1) == b""
+    assert [each for each in caplog.records if each.levelno >= logging.ERROR] == []
 
 
 def test_an_address_is_not_made_where_that_is_off(tmp_path: Path) -> None:
