@@ -7,6 +7,8 @@ import re
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from journal.amqp.security_settings import SecuritySettings, UserLimits
+
 _ADDRESS = re.compile(r"\[?([^\[\]]+?)\]?:(\d{1,5})")
 _PORT_MAX = 65_535
 
@@ -20,7 +22,7 @@ class AmqpSettings(BaseModel):
     """Host and port, as in 127.0.0.1:5672; port 0 takes a free one. Empty: AMQP is not served."""
 
     insecure: bool = False
-    """Whether clients may connect from other machines, although nothing asks who they are and nothing is encrypted."""
+    """Whether clients may connect from other machines although there are no users or no TLS."""
 
     credit: int = Field(default=1000, ge=1)
     """Messages that a client may send ahead on a link, before the first of them is durable."""
@@ -40,6 +42,12 @@ class AmqpSettings(BaseModel):
     duplicate_window: int = Field(default=0, ge=0)
     """How many duplicate-detection ids an address remembers that is made on demand."""
 
+    security: SecuritySettings = SecuritySettings()
+    """Who may connect, and TLS."""
+
+    per_user: UserLimits = UserLimits()
+    """How much all connections of one user may have together."""
+
     @field_validator("listen")
     @classmethod
     def _is_address(cls, value: str) -> str:
@@ -49,10 +57,14 @@ class AmqpSettings(BaseModel):
 
     @model_validator(mode="after")
     def _is_loopback(self) -> AmqpSettings:
-        if self.listen and not self.insecure and not _loopback(self.address[0]):
+        security = self.security
+        missing = {"users": security.users_file is None, "TLS": security.certificate is None}
+        if self.listen and not self.insecure and any(missing.values()) and not _loopback(self.address[0]):
+            without = " and ".join(name for name, is_missing in missing.items() if is_missing)
             raise ValueError(
-                f"{self.listen} can be reached from other machines, and AMQP is served without users and TLS: listen "
-                "on 127.0.0.1, or set amqp.insecure"
+                f"{self.listen} can be reached from other machines, and AMQP is served without {without}: set "
+                "amqp.security.users_file and amqp.security.certificate, listen on 127.0.0.1, or allow it with "
+                "--insecure (amqp.insecure)"
             )
         return self
 

@@ -17,6 +17,8 @@ from typing import NamedTuple
 
 from journal.amqp.conditions import INVALID_FIELD, NOT_FOUND
 from journal.amqp.settings import AmqpSettings
+from journal.broker.security.access import UserAccess
+from journal.broker.security.permissions import Action
 from journal.errors import (
     AddressExistsError,
     AmqpPeerError,
@@ -74,21 +76,21 @@ class Addresses:
         self._turn = 0
         """Counts messages, so that anycast queues of one address get them in turn."""
 
-    def target(self, place: Place) -> None:
+    def target(self, place: Place, access: UserAccess) -> None:
         """Make sure that a link may send to a place. Raises AmqpPeerError for what does not exist and may not be
-        made."""
+        made. `access` is the link's, here and below."""
         if place.queue:
             self._queue_of(place)
         elif not self._exists(place.address):
-            self._make(place.address, place.routing or Routing.ANYCAST)
+            self._make(place.address, place.routing or Routing.ANYCAST, access)
 
-    def source(self, place: Place) -> str:
+    def source(self, place: Place, access: UserAccess) -> str:
         """The queue that a link receives from. Raises AmqpPeerError."""
         if not place.queue:
             try:
                 self._store.queue(place.address)
             except QueueMissingError:
-                self._make(place.address, Routing.ANYCAST)
+                self._make(place.address, Routing.ANYCAST, access)
                 return place.address
             place = place._replace(queue=place.address)
         return self._queue_of(place).name
@@ -113,22 +115,23 @@ class Addresses:
         """Whether what is sent twice to an existing address is stored once."""
         return self._store.address(address).duplicate_window > 0
 
-    def temporary(self) -> str:
-        """A new queue that is never in the journal; its owner destroys it."""
+    def temporary(self, access: UserAccess) -> str:
+        """A new queue that is never in the journal; its owner destroys it. Raises AmqpPeerError."""
+        access.require(Action.CREATE, _TEMPORARY)
         name = f"{_TEMPORARY}/{uuid.uuid4().hex}"
-        self._subscribe(QueueConfig(name, _TEMPORARY, durable=False))
+        self._subscribe(QueueConfig(name, _TEMPORARY, durable=False), access)
         return name
 
-    def subscription(self, address: str) -> str:
+    def subscription(self, address: str, access: UserAccess) -> str:
         """A new queue of a multicast address, which gets what is sent from now on and is never in the journal; its
         owner destroys it. Raises AmqpPeerError."""
         name = f"{address}/{uuid.uuid4().hex}"
-        self._subscribe(QueueConfig(name, address, Routing.MULTICAST, durable=False))
+        self._subscribe(QueueConfig(name, address, Routing.MULTICAST, durable=False), access)
         return name
 
-    def _subscribe(self, queue: QueueConfig) -> None:
+    def _subscribe(self, queue: QueueConfig, access: UserAccess) -> None:
         if not self._exists(queue.address):
-            self._make(queue.address, Routing.MULTICAST)
+            self._make(queue.address, Routing.MULTICAST, access)
         self._created(queue)
 
     def _queue_of(self, place: Place) -> QueueConfig:
@@ -145,9 +148,10 @@ class Addresses:
     def _exists(self, address: str) -> bool:
         return address in self._store.ways_in([address])
 
-    def _make(self, address: str, routing: Routing) -> None:
+    def _make(self, address: str, routing: Routing, access: UserAccess) -> None:
         if not self._settings.auto_create:
             raise AmqpPeerError(NOT_FOUND, f"there is no address {address}, and none is made on demand (auto_create)")
+        access.require(Action.CREATE, address)
         try:
             with suppress(AddressExistsError):
                 self._store.create_address(address, self._settings.duplicate_window)

@@ -39,7 +39,6 @@ from journal.amqp.events import (
     TransferReceived,
     WindowOpened,
 )
-from journal.amqp.handshake import SASL_AUTH, SASL_OK
 from journal.amqp.links import Link
 from journal.amqp.message_types import CoordinatorTerminus, ErrorCondition, SourceTerminus, TargetTerminus
 from journal.amqp.session import AmqpSession
@@ -49,18 +48,23 @@ from journal.broker.consumer import Consumer
 from journal.broker.coordinator import TransactionCoordinator
 from journal.broker.ports import ConnectionOwner
 from journal.broker.producer import Producer
+from journal.broker.security.access import UserAccess
+from journal.broker.security.permissions import Action
+from journal.broker.security.usage import Counted
 from journal.errors import AmqpPeerError, CallerError, FullError, JournalError, OutcomeUnknownError, StateError
 from journal.store.model import Routing
 from journal.store.pending import Accepted
 
 log = logging.getLogger(__name__)
 
-MECHANISMS = ("ANONYMOUS",)
 CAPABILITIES = ("ANONYMOUS-RELAY", "DELAYED_DELIVERY")
 
 
 class AmqpConnection(asyncio.Protocol):
     """A client. The server makes one for each socket."""
+
+    access: UserAccess
+    """What the user may do; it is known once SASL has ended."""
 
     def __init__(self, server: ConnectionOwner) -> None:
         self._server = server
@@ -74,11 +78,10 @@ class AmqpConnection(asyncio.Protocol):
         self.ended = False
         self.may_write = True
         self._number = uuid.uuid4().hex
-        limits = EngineLimits(
+        self._limits = EngineLimits(
             idle_timeout_ms=self.settings.idle_timeout_ms,
             message_bytes_max=server.message_bytes_max,
         )
-        self._engine = Connection.server(server.container_id, MECHANISMS, limits)
         self._transport: asyncio.Transport | None = None
         self._producers: list[Producer] = []
         """Those whose messages the store has not got."""
@@ -89,6 +92,7 @@ class AmqpConnection(asyncio.Protocol):
         self._flushing = False
         self._own: dict[Link, str] = {}
         """Queues that go with their link."""
+        self._logging_in: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     # ---- the socket ------------------------------------------------------------------------------------------------
@@ -96,9 +100,10 @@ class AmqpConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        if not self._server.admit(self):
-            transport.abort()
-            return
+        self._server.admit(self)
+        self._login = self._server.security.login(transport)
+        self._usage = self._server.security.usage()
+        self._engine = Connection.server(self._server.container_id, self._login.mechanisms, self._limits)
         self._timer = self.loop.call_later(self.settings.handshake_ms / 1000, self._require_open)
 
     def data_received(self, data: bytes) -> None:
@@ -133,6 +138,8 @@ class AmqpConnection(asyncio.Protocol):
 
     def _take_events(self, events: list[Event]) -> None:
         for event in events:
+            if self.ended:
+                break
             try:
                 self._take(event)
             except AmqpPeerError as error:
@@ -193,6 +200,7 @@ class AmqpConnection(asyncio.Protocol):
             self.do(partial(self.store.destroy_queue, queue))
         if self._timer is not None:
             self._timer.cancel()
+        self._usage.close()
         self._server.forget(self)
 
     # ---- events ----------------------------------------------------------------------------------------------------
@@ -216,7 +224,7 @@ class AmqpConnection(asyncio.Protocol):
             case LinkFailed(link=link):
                 self._drop(link)
             case SessionBegan(session=session):
-                session.begin()
+                self._begun(session)
             case SessionEnded(session=session):
                 self._session_ended(session)
             case ConnectionOpened():
@@ -229,15 +237,25 @@ class AmqpConnection(asyncio.Protocol):
                 log.info("a client's connection failed: %s", error.description)
                 self._end()
             case SaslInitFrame() | SaslResponseFrame():
-                self._authenticate(event)
+                self._logging_in = self.loop.create_task(self._authenticate(event))
             case _:
                 pass
 
-    def _authenticate(self, event: SaslInitFrame | SaslResponseFrame) -> None:
-        welcome = isinstance(event, SaslInitFrame) and event.mechanism == "ANONYMOUS"
-        self._take_events(self._engine.sasl_outcome(SASL_OK if welcome else SASL_AUTH))
+    async def _authenticate(self, event: SaslInitFrame | SaslResponseFrame) -> None:
+        """The engine gives nothing more of the client before this has answered."""
+        answer = await self._login.answer(event)
+        if self.ended or self._engine.finished:
+            return
+        if answer.challenge is not None:
+            self._engine.sasl_challenge(answer.challenge)
+            self._flush()
+            return
+        self.access = self._server.security.access(self._login)
+        self._usage.user = self.access.user
+        self._take_events(self._engine.sasl_outcome(answer.code, answer.data))
 
     def _opened(self) -> None:
+        self._usage.take(Counted.CONNECTION, self)
         self._engine.open(
             offered_capabilities=CAPABILITIES,
             properties={
@@ -247,7 +265,17 @@ class AmqpConnection(asyncio.Protocol):
             },
         )
 
+    def _begun(self, session: AmqpSession) -> None:
+        session.begin()
+        try:
+            self._usage.take(Counted.SESSION, session)
+        except AmqpPeerError as error:
+            session.end(ErrorCondition(error.condition, str(error)))
+
     def _session_ended(self, session: AmqpSession) -> None:
+        self._usage.give_back(Counted.SESSION, session)
+        for link in [link for link in self._usage.links if link.session is session]:
+            self._usage.give_back(Counted.LINK, link)
         for link in [link for link in (*self._consumers, *self._own) if link.session is session]:
             self._drop(link)
         if session.locally_open:
@@ -257,6 +285,7 @@ class AmqpConnection(asyncio.Protocol):
 
     def _attached(self, link: Link, source: SourceTerminus | None, target: object) -> None:
         try:
+            self._usage.take(Counted.LINK, link)
             if isinstance(link, ReceiverLink):
                 self._producer(link, source, target)
             elif isinstance(link, SenderLink):
@@ -279,7 +308,8 @@ class AmqpConnection(asyncio.Protocol):
             target = replace(target, address=self._temporary_queue(link))
         if target.address:
             place = place_of(target.address, target.capabilities)
-            self.addresses.target(place)
+            self.access.require(Action.SEND, place.address)
+            self.addresses.target(place, self.access)
         link.attach(source, target)
         link.context = Producer(self, link, place)
 
@@ -307,13 +337,14 @@ class AmqpConnection(asyncio.Protocol):
         if not source.address:
             raise AmqpPeerError(INVALID_FIELD, "a source has no address")
         place = place_of(source.address, source.capabilities)
+        self.access.require(Action.CONSUME, place.address)
         if place.routing is Routing.MULTICAST and not place.queue:
-            queue = self._own[link] = self.addresses.subscription(place.address)
+            queue = self._own[link] = self.addresses.subscription(place.address, self.access)
             return queue, source
-        return self.addresses.source(place), source
+        return self.addresses.source(place, self.access), source
 
     def _temporary_queue(self, link: Link) -> str:
-        queue = self._own[link] = self.addresses.temporary()
+        queue = self._own[link] = self.addresses.temporary(self.access)
         return queue
 
     def _detached(self, link: Link, *, closed: bool) -> None:
@@ -323,6 +354,7 @@ class AmqpConnection(asyncio.Protocol):
 
     def _drop(self, link: Link) -> None:
         """Forget a link that is gone."""
+        self._usage.give_back(Counted.LINK, link)
         context = link.context
         if isinstance(context, Producer):
             context.close()

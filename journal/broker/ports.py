@@ -10,6 +10,8 @@ from journal.amqp.links import Link
 from journal.amqp.settings import AmqpSettings
 from journal.broker.addresses import Addresses
 from journal.broker.loop_calls import LoopCalls
+from journal.broker.security.access import UserAccess
+from journal.broker.security.security import ServerSecurity
 from journal.errors import JournalError
 from journal.store.pending import Accepted
 from journal.store.store import MessageStore
@@ -28,6 +30,7 @@ class LinkOwner(Protocol):
     store: MessageStore
     settings: AmqpSettings
     addresses: Addresses
+    access: UserAccess
     calls: LoopCalls
     loop: asyncio.AbstractEventLoop
     now_ms: Callable[[], int]
@@ -80,11 +83,12 @@ class ConnectionOwner(Protocol):
     calls: LoopCalls
     loop: asyncio.AbstractEventLoop
     now_ms: Callable[[], int]
+    security: ServerSecurity
     container_id: str
     message_bytes_max: int
 
-    def admit(self, connection: Any) -> bool:
-        """Whether there is room for one more connection."""
+    def admit(self, connection: Any) -> None:
+        """A client has connected."""
 
     def forget(self, connection: Any) -> None:
         """A connection has ended."""

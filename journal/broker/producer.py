@@ -32,6 +32,7 @@ from journal.amqp.sections import PROPERTIES, MessageSections
 from journal.broker.addresses import Place, place_of
 from journal.broker.messages import duplicate_id_of, message_of
 from journal.broker.ports import LinkOwner
+from journal.broker.security.permissions import Action
 from journal.errors import (
     AmqpPeerError,
     CallerError,
@@ -106,7 +107,8 @@ class Producer:
             if not to:
                 raise AmqpPeerError(PRECONDITION_FAILED, "a message to the anonymous terminus needs an address in `to`")
             place = place_of(to, ())
-            addresses.target(place)
+            self._connection.access.require(Action.SEND, place.address)
+            addresses.target(place, self._connection.access)
         message = message_of(sections, place.address, self._connection.now_ms())
         if addresses.remembers_ids(place.address):
             message.duplicate_id = duplicate_id_of(sections)

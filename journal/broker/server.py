@@ -1,6 +1,6 @@
 """Listens for AMQP clients while a node is active.
 
-server = AmqpServer(store, settings, container_id="orders")
+server = AmqpServer(store, settings, container_id="orders", message_bytes_max=2**20)
 host, port = server.start()     # a thread of its own runs the event loop
 ...
 server.stop("node b is active") # clients are told `amqp:connection:forced`, and connect again elsewhere
@@ -19,7 +19,9 @@ from journal.append.callbacks import without_waits
 from journal.broker.addresses import Addresses
 from journal.broker.connection import AmqpConnection
 from journal.broker.consumer import Consumer
+from journal.broker.listening import Listener
 from journal.broker.loop_calls import LoopCalls
+from journal.broker.security.security import ServerSecurity
 from journal.errors import ConfigError, JournalError, StateError
 from journal.store.store import MessageStore
 
@@ -53,6 +55,7 @@ class AmqpServer:
         self.message_bytes_max = message_bytes_max
         self.now_ms = now_ms
         self.addresses = Addresses(store, settings)
+        self.security = ServerSecurity(settings)
         self.loop = asyncio.new_event_loop()
         self.calls = LoopCalls(self.loop)
         self._connections: set[AmqpConnection] = set()
@@ -60,27 +63,29 @@ class AmqpServer:
         """Consumers that have found too little, by queue, in the order in which they get what comes."""
         self._looking = False
         self._timer: asyncio.TimerHandle | None = None
-        self._listening: asyncio.Server | None = None
+        self._listener = Listener(
+            self.loop,
+            lambda: AmqpConnection(self),
+            has_room=self._has_room,
+            tls=self.security.tls.context if self.security.tls is not None else None,
+            handshake_s=settings.handshake_ms / 1000,
+        )
         self._thread = threading.Thread(target=self._run, name="kafka-journal-amqp", daemon=True)
 
     def start(self) -> tuple[str, int]:
         """Listen; returns host and port. Raises ConfigError if the address is in use or not this machine's."""
-        host, port = self.settings.address
         try:
-            self._listening = self.loop.run_until_complete(
-                self.loop.create_server(lambda: AmqpConnection(self), host, port, backlog=1024)
-            )
-        except OSError as error:
+            listens = self._listener.open(*self.settings.address)
+        except ConfigError:
             self.loop.close()
-            raise ConfigError(f"cannot listen for AMQP on {host}:{port}: {error.strerror}") from error
+            raise
         self.store.watch(lambda: self.calls.soon(self._woken))
         self._thread.start()
-        host, port = self._listening.sockets[0].getsockname()[:2]
-        return host, port
+        return listens
 
     def stop(self, reason: str) -> None:
         """Listen no more, end all connections with the reason, and wait until that is done."""
-        if self._listening is None:
+        if not self._thread.ident:
             raise StateError("the AMQP front end was not started")
         self.loop.call_soon_threadsafe(self._stop, reason)
         self._thread.join(_STOP_S)
@@ -95,21 +100,23 @@ class AmqpServer:
             self.loop.close()
 
     def _stop(self, reason: str) -> None:
-        if self._listening is not None:
-            self._listening.close()
+        self._listener.close()
+        self.security.close()
         for connection in list(self._connections):
             connection.force(reason)
         self.loop.call_later(0.05, self.loop.stop)
 
     # ---- for connections, in the loop ------------------------------------------------------------------------------
 
-    def admit(self, connection: AmqpConnection) -> bool:
-        """Whether there is room for one more connection."""
-        if len(self._connections) >= self.settings.connections_max:
-            log.warning("%d clients are connected: a further one is closed (connections_max)", len(self._connections))
-            return False
+    def _has_room(self, arriving: int) -> bool:
+        """Whether one more client may come, while `arriving` others have no connection yet."""
+        if len(self._connections) + arriving < self.settings.connections_max:
+            return True
+        log.warning("%d clients are connected: a further one is closed (connections_max)", len(self._connections))
+        return False
+
+    def admit(self, connection: AmqpConnection) -> None:
         self._connections.add(connection)
-        return True
 
     def forget(self, connection: AmqpConnection) -> None:
         self._connections.discard(connection)

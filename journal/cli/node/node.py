@@ -44,6 +44,10 @@ AmqpOption = Annotated[
     str | None,
     typer.Option("--amqp", help="HOST:PORT where AMQP 1.0 clients connect while this node is active."),
 ]
+InsecureOption = Annotated[
+    bool,
+    typer.Option("--insecure", help="Let clients connect from other machines although there are no users or no TLS."),
+]
 ToOption = Annotated[str, typer.Option(help="The standby that takes over.", show_default="the best")]
 
 
@@ -56,6 +60,7 @@ def node(
     preferred: PreferredOption = False,
     with_worker: WithWorkerOption = False,
     amqp: AmqpOption = None,
+    insecure: InsecureOption = False,
     as_json: LogJsonOption = False,
 ) -> None:
     """Serve the journal's message store as one of several nodes. On SIGTERM or Ctrl-C, hand over and end.
@@ -64,10 +69,12 @@ def node(
     shows them. Commands with --node use this node.
     """
     if context.invoked_subcommand is not None:
-        if chosen != Chosen() or name or preferred or with_worker or amqp or as_json:
+        if chosen != Chosen() or name or preferred or with_worker or amqp or insecure or as_json:
             raise typer.BadParameter(f"options of {context.invoked_subcommand} come behind its name")
         return
-    settings = chosen.settings(node=name, preferred=preferred or None, amqp=None if amqp is None else {"listen": amqp})
+    listening = {"listen": amqp, "insecure": insecure or None}
+    listening = {key: value for key, value in listening.items() if value is not None}
+    settings = chosen.settings(node=name, preferred=preferred or None, amqp=listening or None)
     log_progress(as_json=as_json)
     worker = None
     if with_worker:

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
 
+from journal.broker.security.security import ServerSecurity
 from journal.broker.server import AmqpServer
 from journal.cli.operations.acting import Served
 from journal.config import Settings
@@ -30,10 +31,12 @@ class StoreOwner:
     """The owner's callbacks run in the node's thread. Any thread may read `served`."""
 
     def __init__(self, settings: Settings) -> None:
-        """Raises ConfigError for sources that read the journal's own topics, and for a store that the limits
-        contradict."""
+        """Raises ConfigError for sources that read the journal's own topics, for a store that the limits contradict,
+        and for users or certificates that cannot be read."""
         sources_of(settings)
         settings.store.require_fit(settings.limits)
+        if settings.amqp.listen:
+            ServerSecurity(settings.amqp)
         self._settings = settings
         self._policy = InDoubtPolicy(OnInDoubt(settings.on_in_doubt), settings.on_in_doubt_after_ms)
         self._sources: SourcesService | None = None

@@ -13,6 +13,7 @@ from proton.utils import BlockingConnection, LinkDetached, SendException
 from pydantic import ValidationError
 
 from journal.amqp.frames import SASL_HEADER
+from journal.amqp.security_settings import SecuritySettings
 from journal.amqp.settings import AmqpSettings
 from journal.limits import Limits
 from journal.store.model import Message
@@ -166,6 +167,11 @@ def test_other_machines_are_let_in_only_where_somebody_says_so(listen: str) -> N
     with pytest.raises(ValidationError, match="served without users and TLS"):
         AmqpSettings(listen=listen)
     assert AmqpSettings(listen=listen, insecure=True).address[1] == 5672
+    with pytest.raises(ValidationError, match="served without TLS"):
+        AmqpSettings(listen=listen, security=SecuritySettings(users_file="users"))
+    with pytest.raises(ValidationError, match="served without users"):
+        AmqpSettings(listen=listen, security=SecuritySettings(certificate="server.pem"))
+    assert AmqpSettings(listen=listen, security=SecuritySettings(users_file="users", certificate="server.pem"))
 
 
 @pytest.mark.parametrize("listen", ["5672", "host", "host:x", ":5672", "host:99999"])

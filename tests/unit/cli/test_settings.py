@@ -41,7 +41,7 @@ def test_settings_of_each_route_are_comments_that_name_their_table() -> None:
 
 def test_settings_are_chosen_by_a_part_of_their_name() -> None:
     names = [each["name"] for each in json.loads(shown("session", "--json").stdout)]
-    assert names == ["session_timeout_ms", "node_session_timeout_ms"]
+    assert names == ["session_timeout_ms", "node_session_timeout_ms", "amqp.per_user.sessions_max"]
 
 
 def test_a_name_that_no_setting_has_is_refused() -> None:
