@@ -23,6 +23,7 @@ from journal.amqp.conditions import (
     NOT_ALLOWED,
     NOT_IMPLEMENTED,
     RESOURCE_LIMIT_EXCEEDED,
+    UNAUTHORIZED_ACCESS,
 )
 from journal.amqp.events import (
     ConnectionClosed,
@@ -183,6 +184,11 @@ class AmqpConnection(asyncio.Protocol):
     def force(self, text: str) -> None:
         """End the connection because this node does not serve it any more: clients connect again elsewhere."""
         self.close(CONNECTION_FORCED, text)
+
+    def end_if_removed(self) -> None:
+        """End the connection if its user is there no more."""
+        if self._engine.remotely_open and self.access.removed:
+            self.close(UNAUTHORIZED_ACCESS, f"user {self.access.user} was removed")
 
     def _abort(self) -> None:
         if self._transport is not None:

@@ -70,7 +70,7 @@ class Listener:
     async def _accept(self, listening: socket.socket) -> None:
         while True:
             try:
-                client, _ = await self._loop.sock_accept(listening)
+                client, address = await self._loop.sock_accept(listening)
             except OSError as error:
                 log.error("no client can be accepted: %s", error)
                 await asyncio.sleep(_PAUSE_S)
@@ -78,11 +78,11 @@ class Listener:
             if not self._has_room(len(self._arriving)):
                 client.close()
                 continue
-            task = self._loop.create_task(self._welcome(client))
+            task = self._loop.create_task(self._welcome(client, address))
             self._arriving.add(task)
             task.add_done_callback(self._arriving.discard)
 
-    async def _welcome(self, client: socket.socket) -> None:
+    async def _welcome(self, client: socket.socket, address: tuple[object, ...]) -> None:
         context = self._tls() if self._tls is not None else None
         try:
             await self._loop.connect_accepted_socket(
@@ -91,4 +91,4 @@ class Listener:
         except OSError as error:
             with suppress(OSError):
                 client.close()
-            log.info("a client is refused: %s", error)
+            log.info("%s:%s: a client is refused: %s", *address[:2], error)

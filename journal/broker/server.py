@@ -55,7 +55,7 @@ class AmqpServer:
         self.message_bytes_max = message_bytes_max
         self.now_ms = now_ms
         self.addresses = Addresses(store, settings)
-        self.security = ServerSecurity(settings)
+        self.security = ServerSecurity(settings, lambda: self.calls.soon(self._end_removed))
         self.loop = asyncio.new_event_loop()
         self.calls = LoopCalls(self.loop)
         self._connections: set[AmqpConnection] = set()
@@ -114,6 +114,11 @@ class AmqpServer:
             return True
         log.warning("%d clients are connected: a further one is closed (connections_max)", len(self._connections))
         return False
+
+    def _end_removed(self) -> None:
+        """Ends the connections of users who are there no more."""
+        for connection in list(self._connections):
+            connection.end_if_removed()
 
     def admit(self, connection: AmqpConnection) -> None:
         self._connections.add(connection)

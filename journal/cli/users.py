@@ -21,7 +21,7 @@ from journal.cli.standard_streams import note_done
 from journal.cli.tables import print_table
 from journal.config import Settings
 from journal.errors import ConfigError, InvalidOperationError
-from journal.routing.patterns import parse_pattern
+from journal.patterns import parse_pattern
 
 app = typer.Typer(no_args_is_help=True)
 

@@ -26,6 +26,14 @@ class UserAccess:
         self._peer = peer
         self._logged: set[tuple[Action, str]] = set()
 
+    @property
+    def removed(self) -> bool:
+        """Whether the user is there no more."""
+        try:
+            return self._users is not None and self.user not in self._users.current().users
+        except ConfigError:
+            return False
+
     def require(self, action: Action, address: str) -> None:
         """Raises AmqpPeerError if the user may not do that with the address."""
         if self._users is None:

@@ -1,11 +1,11 @@
-"""Permissions: which actions are granted on which addresses, by patterns (`journal.routing.patterns`)."""
+"""Permissions: which actions are granted on which addresses, by patterns (`journal.patterns`)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
 
-from journal.routing.patterns import matches, parse_pattern
+from journal.patterns import matches, parse_pattern
 
 
 class Action(StrEnum):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from journal.amqp.settings import AmqpSettings
@@ -19,11 +20,11 @@ _HASHING_THREADS = 2
 class ServerSecurity:
     """The security of a server. The event loop's thread uses it."""
 
-    def __init__(self, settings: AmqpSettings) -> None:
-        """Raises ConfigError if a file cannot be used."""
+    def __init__(self, settings: AmqpSettings, users_changed: Callable[[], None] = lambda: None) -> None:
+        """`users_changed` is called when the users were read again. Raises ConfigError if a file cannot be used."""
         security = settings.security
         self._anonymous = security.anonymous
-        self.users = None if security.users_file is None else UsersFile(security.users_file)
+        self.users = None if security.users_file is None else UsersFile(security.users_file, users_changed)
         self.tls = None if security.certificate is None else ServerTls(security)
         self._usage = UsersUsage(settings.per_user if self.users else None)
         self._hashing = ThreadPoolExecutor(_HASHING_THREADS, "kafka-journal-login")

@@ -34,24 +34,28 @@ _FORBIDDEN_MODE = stat.S_IRWXG | stat.S_IRWXO
 class UsersFile:
     """The users as the file has them now."""
 
-    def __init__(self, path: Path) -> None:
-        """Raises ConfigError if the file cannot be used."""
+    def __init__(self, path: Path, changed: Callable[[], None] = lambda: None) -> None:
+        """`changed` is called when the file was read again. Raises ConfigError if it cannot be used."""
         self.path = path
-        self._mark: tuple[int, int, int] | None = None
-        self._users = Users.none()
-        self.current()
+        self._changed = changed
+        self._mark = self._mark_now()
+        self._users = read_users(path)
 
     def current(self) -> Users:
         """The users, read again if the file has changed. Raises ConfigError while it cannot be used."""
+        mark = self._mark_now()
+        if mark != self._mark:
+            self._users, self._mark = read_users(self.path), mark
+            self._changed()
+        return self._users
+
+    def _mark_now(self) -> tuple[int, int, int]:
+        """Differs from the one before if the file or its mode has changed."""
         try:
             found = os.stat(self.path)
         except OSError as error:
             raise _not_readable(self.path, error) from None
-        # the time of the last change of its inode also changes with its mode
-        mark = found.st_ino, found.st_ctime_ns, found.st_size
-        if mark != self._mark:
-            self._users, self._mark = read_users(self.path), mark
-        return self._users
+        return found.st_ino, found.st_ctime_ns, found.st_size
 
 
 def read_users(path: Path) -> Users:

@@ -7,9 +7,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from journal.cli.control_socket.client import find_node
 from journal.cli.control_socket.paths import OwnSocket, socket_path
+from journal.cli.main import app
 from journal.cli.node.node import serve
 from journal.config import Settings, load_settings
 from journal.errors import NodeSocketError, NotActiveError
@@ -58,3 +60,23 @@ def test_a_node_that_waits_for_kafka_has_its_worker_and_says_that_it_is_starting
         serving.join(LIMIT_S)
     assert not serving.is_alive()
     assert ended.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "settings", "says"),
+    [
+        (["0.0.0.0:5672"], {}, "served without users and TLS"),
+        (["[::]:5672"], {"USERS_FILE": "none.json"}, "served without TLS"),
+        (["127.0.0.1:5672"], {"USERS_FILE": "none.json"}, "the file of users none.json cannot be read"),
+        (["0.0.0.0:5672", "--insecure"], {"USERS_FILE": "none.json"}, "the file of users none.json cannot be read"),
+        (["127.0.0.1:5672"], {"CERTIFICATE": "none.pem"}, "none.pem cannot be read for TLS"),
+    ],
+)
+def test_a_node_whose_clients_are_not_kept_out_as_they_should_be_does_not_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], settings: dict[str, str], says: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    env = {f"KAFKA_JOURNAL_AMQP__SECURITY__{name}": value for name, value in settings.items()}
+    arguments = ["node", "-j", "orders", "-b", "127.0.0.1:1", "--amqp", *options]
+    ended = CliRunner().invoke(app, arguments, env={**env, "KAFKA_JOURNAL_DIRECTORY": str(tmp_path)})
+    assert (ended.exit_code, says in " ".join(ended.stderr.split())) == (2, True), ended.stderr
