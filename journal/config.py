@@ -25,6 +25,7 @@ from pydantic_settings import (
 
 from journal.amqp.settings import AmqpSettings
 from journal.errors import ConfigError
+from journal.process.listening import listen_address
 from journal.routing.config import RoutingConfig
 from journal.settings import PREFIX, JournalSettings
 from journal.store.settings import QUEUE_REFERENCES_IN_MEMORY_MAX, REFERENCES_IN_MEMORY_MAX, StoreSettings
@@ -126,11 +127,22 @@ class Settings(JournalSettings):
     store: StoreSettings = StoreSettings()
     """The settings of a node's message store."""
 
+    web: str = ""
+    """Host and port where a node answers `/metrics`, `/live` and `/ready` over HTTP; port 0 takes a free one. Nobody is
+    asked who he is. Empty: nothing is answered."""
+
     amqp: AmqpSettings = AmqpSettings()
     """Where a node serves AMQP 1.0 while it is active, and the bounds of its clients."""
 
     routing: RoutingConfig = RoutingConfig()
     """The routes and sources, for messages to Kafka topics and back."""
+
+    @field_validator("web")
+    @classmethod
+    def _is_address(cls, value: str) -> str:
+        if value:
+            listen_address(value)
+        return value
 
     @field_validator("on_active_command", "on_standby_command", "on_fenced_command")
     @classmethod

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import ipaddress
-import re
-
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from journal.amqp.security_settings import SecuritySettings, UserLimits
-
-_ADDRESS = re.compile(r"\[?([^\[\]]+?)\]?:(\d{1,5})")
-_PORT_MAX = 65_535
+from journal.process.listening import is_loopback, listen_address
 
 
 class AmqpSettings(BaseModel):
@@ -52,14 +47,14 @@ class AmqpSettings(BaseModel):
     @classmethod
     def _is_address(cls, value: str) -> str:
         if value:
-            _parsed(value)
+            listen_address(value)
         return value
 
     @model_validator(mode="after")
     def _is_loopback(self) -> AmqpSettings:
         security = self.security
         missing = {"users": security.users_file is None, "TLS": security.certificate is None}
-        if self.listen and not self.insecure and any(missing.values()) and not _loopback(self.address[0]):
+        if self.listen and not self.insecure and any(missing.values()) and not is_loopback(self.address[0]):
             without = " and ".join(name for name, is_missing in missing.items() if is_missing)
             raise ValueError(
                 f"{self.listen} can be reached from other machines, and AMQP is served without {without}: set "
@@ -71,20 +66,4 @@ class AmqpSettings(BaseModel):
     @property
     def address(self) -> tuple[str, int]:
         """Host and port of `listen`."""
-        return _parsed(self.listen)
-
-
-def _parsed(text: str) -> tuple[str, int]:
-    found = _ADDRESS.fullmatch(text)
-    if found is None or int(found[2]) > _PORT_MAX:
-        raise ValueError(f"{text!r} is no address to listen on: expected host:port, such as 127.0.0.1:5672")
-    return found[1], int(found[2])
-
-
-def _loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+        return listen_address(self.listen)

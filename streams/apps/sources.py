@@ -5,20 +5,18 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from journal.config import Settings
 from journal.errors import JournalError
 from journal.kafka.ports import Kafka
+from journal.observe.exposition import Family, Sample
 from journal.process.clocks import Clock
 from journal.topics.control_reading import read_control
 from journal.topics.control_rows import ControlRows
 from journal.v1.journal_pb2 import NodeStatus, SourceReport, SourcesReport
 
 log = logging.getLogger(__name__)
-
-Sample = tuple[Mapping[str, object], float]
-"""A sample of a metric: labels and a value."""
 
 KEPT_S = 2.0
 """How long a report is kept before it is read again. It is the time that a node waits between two reports."""
@@ -98,44 +96,49 @@ _NODE_METRICS: tuple[tuple[str, str, Callable[[NodeStatus], int]], ...] = (
 )
 
 
-def node_metrics(nodes: Sequence[NodeStatus], now_ms: float) -> Iterator[tuple[str, str, str, list[Sample]]]:
-    """Metrics of nodes: name, type, description and samples. Counts are since the node's last activation began."""
+def reported_families(nodes: Sequence[NodeStatus], now_ms: float) -> Iterator[Family]:
+    """Metrics of nodes, from their reports. Counts are since the node's last activation began."""
     active: list[Sample] = [
         ({"node": node.name}, float(node.role == "active" and now_ms - node.timestamp <= 2 * node.report_ms))
         for node in nodes
     ]
-    yield "node_active", "gauge", "1 while the node reports that it is active, and its report is not late.", active
+    about = "1 while the node reports that it is active, and its report is not late."
+    yield Family("node_active", "gauge", about, active)
     for name, about, value in _NODE_METRICS:
-        yield f"node_{name}", "counter", about, [({"node": node.name}, float(value(node))) for node in nodes]
+        samples = [({"node": node.name}, float(value(node))) for node in nodes]
+        yield Family(f"node_{name}", "counter", about, samples)
 
 
-def source_metrics(report: SourcesReport, now_ms: float) -> Iterator[tuple[str, str, str, list[Sample]]]:
-    """Metrics of sources: name, type, description and samples. They are of the whole journal, so every service shows
+def source_families(report: SourcesReport, now_ms: float) -> Iterator[Family]:
+    """Metrics of sources. They are of the whole journal, so every service shows
     the same.
 
     Counts are since the node became active.
     """
     for name, kind, about, value in _SOURCE_METRICS:
-        yield f"source_{name}", kind, about, [({"source": row.source}, float(value(row))) for row in report.sources]
+        samples: list[Sample] = [({"source": row.source}, float(value(row))) for row in report.sources]
+        yield Family(f"source_{name}", kind, about, samples)
     refused: list[Sample] = [
         ({"source": row.source, "reason": reason}, count)
         for row in report.sources
         for reason, count in sorted(row.refused.items())
     ]
-    yield "source_refused_total", "counter", "Records, and requests without a reply, that were refused.", refused
+    about = "Records, and requests without a reply, that were refused."
+    yield Family("source_refused_total", "counter", about, refused)
     running = float(report.state == "running")
-    yield (
+    yield Family(
         "sources_running",
         "gauge",
         "1 while sources are consumed; 0 if the journal is full or Kafka does not answer.",
         [({"node": report.node}, running)],
     )
-    yield "sources_unrouted_messages_total", "counter", "Messages that no queue took.", [({}, report.unrouted)]
-    yield (
+    unrouted: list[Sample] = [({}, report.unrouted)]
+    yield Family("sources_unrouted_messages_total", "counter", "Messages that no queue took.", unrouted)
+    yield Family(
         "sources_duplicate_messages_total",
         "counter",
         "Messages whose duplicate-detection id was seen.",
         [({}, report.duplicates)],
     )
     age_s = max(0.0, now_ms - report.timestamp) / 1000
-    yield "sources_report_age_seconds", "gauge", "How long a node has reported no change.", [({}, age_s)]
+    yield Family("sources_report_age_seconds", "gauge", "How long a node has reported no change.", [({}, age_s)])

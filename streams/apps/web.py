@@ -13,22 +13,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from faust.web import Request, Response, View
 
 from journal.errors import OperatingError, QueueMissingError, StateError
+from journal.observe.exposition import CONTENT_TYPE, Family, exposition
 from journal.process.clocks import wall_ms
 from journal.v1.journal_pb2 import Mark, NodeStatus, RoutesReport, SourcesReport
-from streams.apps.sources import Sample, node_metrics, source_metrics
+from streams.apps.sources import reported_families, source_families
 from streams.apps.view import GlobalView, MessageView, QueueView, TransactionView
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-METRICS_TYPE = "text/plain; version=0.0.4"
 
 STILL_S = 30.0
 """How old the newest applied frame may be while a node should be active."""
@@ -107,8 +106,8 @@ def add_routes(page: Page, view: GlobalView | None, watched: Watched) -> None:
 
     @page("/metrics")
     async def metrics(web: View, request: Request) -> Response:
-        text = await _in_thread(lambda: "".join(f"{line}\n" for line in metric_lines(view, watched)))
-        return web.text(text, content_type=METRICS_TYPE)
+        text = await _in_thread(lambda: exposition(metric_families(view, watched)))
+        return web.text(text, content_type=CONTENT_TYPE)
 
     if view is None:
         return
@@ -243,23 +242,23 @@ _SHARD_METRICS: tuple[tuple[str, str, str, Callable[[Mark], float]], ...] = (
 )
 
 
-def metric_lines(view: GlobalView | None, watched: Watched) -> Iterable[str]:
-    """The metrics in Prometheus' text format. If the view cannot answer, its queues are left out, and `view_up` shows
+def metric_families(view: GlobalView | None, watched: Watched) -> Iterator[Family]:
+    """The metrics of a service. If the view cannot answer, its queues are left out, and `view_up` shows
     it."""
     states, stopped = watched.shard_states(), watched.stopped_shards()
-    yield from _metric(
+    yield Family(
         "worker_shard_running",
         "gauge",
         "1 while the shard's worker applies the WAL.",
         [({"shard": shard}, float(state == "running" and shard not in stopped)) for shard, state in states.items()],
     )
-    yield from _metric(
+    yield Family(
         "agent_tellings_total",
         "counter",
         "Operations, or checkpoints, that an agent was told since the service started.",
         [({"agent": agent}, count) for agent, count in watched.tellings().items()],
     )
-    yield from _metric(
+    yield Family(
         "agent_shards_failing",
         "gauge",
         "Shards in which an agent has something in its way.",
@@ -267,24 +266,22 @@ def metric_lines(view: GlobalView | None, watched: Watched) -> Iterable[str]:
     )
     if routes := watched.routes():
         yield from _route_metrics(routes)
-    for metric in node_metrics(watched.nodes(), wall_ms()):
-        yield from _metric(*metric)
+    yield from reported_families(watched.nodes(), wall_ms())
     if (sources := watched.sources()) is not None:
-        for metric in source_metrics(sources, wall_ms()):
-            yield from _metric(*metric)
+        yield from source_families(sources, wall_ms())
     if view is not None:
         yield from _view_metrics(view)
 
 
-def _route_metrics(routes: Mapping[int, RoutesReport]) -> Iterable[str]:
+def _route_metrics(routes: Mapping[int, RoutesReport]) -> Iterator[Family]:
     rows = [(shard, row) for shard, status in sorted(routes.items()) for row in status.routes]
-    yield from _metric(
+    yield Family(
         "route_sent_records_total",
         "counter",
         "Records that a route sent, committed.",
         [({"route": row.route, "shard": shard}, row.sent) for shard, row in rows],
     )
-    yield from _metric(
+    yield Family(
         "route_refused_messages_total",
         "counter",
         "Messages that a route did not send, by reason.",
@@ -294,19 +291,19 @@ def _route_metrics(routes: Mapping[int, RoutesReport]) -> Iterable[str]:
             for reason, count in sorted(row.refused.items())
         ],
     )
-    yield from _metric(
+    yield Family(
         "route_dead_letters_total",
         "counter",
         "Refused messages that went to a dead-letter topic.",
         [({"route": row.route, "shard": shard}, row.dead_letters) for shard, row in rows],
     )
-    yield from _metric(
+    yield Family(
         "routes_latency_seconds",
         "gauge",
         "From the oldest message of the last checkpoint in the WAL to its records committed.",
         [({"shard": shard}, status.latency_ms / 1000) for shard, status in sorted(routes.items())],
     )
-    yield from _metric(
+    yield Family(
         "routes_stopped",
         "gauge",
         "1 while a route has stopped the shard.",
@@ -322,17 +319,17 @@ def _failing(watched: Watched) -> dict[str, int]:
     return counts
 
 
-def _view_metrics(view: GlobalView) -> Iterable[str]:
+def _view_metrics(view: GlobalView) -> Iterator[Family]:
     """Metrics of the view. A shard is left out while its copy is built, because its counts would fall to 0 and jump
     back."""
     fitness, marks = view.fitness(), {shard: mark for shard, mark in view.marks().items() if mark.offset >= 0}
-    yield from _metric("view_up", "gauge", "1 while the view follows the tables.", [({}, float(fitness.fit))])
-    yield from _metric("view_lag_seconds", "gauge", "How far the view is behind.", [({}, fitness.lag_ms / 1000)])
+    yield Family("view_up", "gauge", "1 while the view follows the tables.", [({}, float(fitness.fit))])
+    yield Family("view_lag_seconds", "gauge", "How far the view is behind.", [({}, fitness.lag_ms / 1000)])
     if (age_s := _applied_age_s(view)) is not None:
         about = "Age of the newest applied frame. It grows while no node is active, or no worker runs."
-        yield from _metric("view_applied_age_seconds", "gauge", about, [({}, age_s)])
+        yield Family("view_applied_age_seconds", "gauge", about, [({}, age_s)])
     for name, kind, about, value in _SHARD_METRICS:
-        yield from _metric(name, kind, about, [({"shard": shard}, value(mark)) for shard, mark in marks.items()])
+        yield Family(name, kind, about, [({"shard": shard}, value(mark)) for shard, mark in marks.items()])
     if not fitness.fit:
         return
     try:
@@ -341,31 +338,18 @@ def _view_metrics(view: GlobalView) -> Iterable[str]:
         log.warning("metrics without queues: %s", error)
         return
     states = ("ready", "scheduled", "held")
-    yield from _metric(
+    yield Family(
         "queue_messages",
         "gauge",
         "Messages of a queue.",
         [({"queue": q.config.name, "state": state}, getattr(q, state)) for q in queues for state in states],
     )
-    yield from _metric(
+    yield Family(
         "queue_bytes", "gauge", "Size of a queue's messages.", [({"queue": q.config.name}, q.bytes) for q in queues]
     )
-    yield from _metric(
+    yield Family(
         "queue_oldest_message_age_seconds",
         "gauge",
         "Age of the oldest of the messages that are next by priority; 0 if none is ready.",
         [({"queue": q.config.name}, view.age_s(q.oldest_ms)) for q in queues],
     )
-
-
-def _metric(name: str, kind: str, about: str, samples: Iterable[Sample]) -> Iterable[str]:
-    full = f"kafka_journal_{name}"
-    yield f"# HELP {full} {about}"
-    yield f"# TYPE {full} {kind}"
-    for labels, value in samples:
-        text = ",".join(f'{label}="{_escaped(str(of))}"' for label, of in labels.items())
-        yield f"{full}{{{text}}} {value:.17g}" if text else f"{full} {value:.17g}"
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

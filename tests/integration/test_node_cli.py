@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import urllib.request
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -33,14 +34,21 @@ def names_in_kafka(bootstrap: str, journal: str) -> set[str]:
     return {name for name in (*admin.list_topics(timeout=DEADLINE_S).topics, *groups) if journal in name}
 
 
+def fetched(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=DEADLINE_S) as answer:
+        text: str = answer.read().decode()
+        return text
+
+
 def test_two_commands_are_a_highly_available_store(bootstrap: str, tmp_path: Path) -> None:
     """The journal has a prefix, and nothing that it makes in Kafka lacks it."""
     env = ENV | {"KAFKA_JOURNAL_TOPIC_PREFIX": PREFIX}
+    web = {name: f"127.0.0.1:{free_port()}" for name in ("one", "two")}
     journal = new_journal(bootstrap, 2, directory=tmp_path / "command", env=env)
     with ExitStack() as ending:
 
         def start(name: str) -> Machine:
-            machine = Machine(bootstrap, journal, tmp_path, name, env)
+            machine = Machine(bootstrap, journal, tmp_path, name, env | {"KAFKA_JOURNAL_WEB": web[name]})
             ending.callback(machine.process.kill)
             return machine
 
@@ -49,6 +57,13 @@ def test_two_commands_are_a_highly_available_store(bootstrap: str, tmp_path: Pat
         one.run("send", "orders", "hello", "--create", "--count", "20", "--node")
         two = start("two")
         two.wait_for_status("fit", lambda status: bool(node(status, "two")["fit"]))
+
+        for name, role in (("one", "active"), ("two", "standby")):
+            metrics, ready = (fetched(f"http://{web[name]}/{page}") for page in ("metrics", "ready"))
+            assert f'kafka_journal_node_role{{role="{role}"}} 1.0\n' in metrics
+            assert json.loads(ready)["ready"]
+            messages = 'kafka_journal_queue_messages{queue="orders",state="ready"} 20.0\n'
+            assert (messages in metrics) == (name == "one")
 
         # what is acknowledged stays so, and what is not stays there, whoever serves it
         assert one.receive("orders", 5) == ["hello"] * 5

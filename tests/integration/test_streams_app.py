@@ -166,11 +166,11 @@ def test_a_view_shows_queues_transactions_and_records_and_its_pages_say_the_same
         status, text = fetch(port, "/health")
         assert (status, json.loads(text)["shards"]) == (200, {"0": "running", "1": "running"})
         metrics = fetch(port, "/metrics")[1]
-        assert 'kafka_journal_queue_messages{queue="orders/a",state="ready"} 4\n' in metrics
-        assert 'kafka_journal_queue_messages{queue="odd\\n\\"b\\"",state="ready"} 0\n' in metrics
-        assert "kafka_journal_view_up 1\n" in metrics
+        assert 'kafka_journal_queue_messages{queue="orders/a",state="ready"} 4.0\n' in metrics
+        assert 'kafka_journal_queue_messages{queue="odd\\n\\"b\\"",state="ready"} 0.0\n' in metrics
+        assert "kafka_journal_view_up 1.0\n" in metrics
         assert "# TYPE kafka_journal_shard_applied_operations_total counter\n" in metrics
-        assert 'kafka_journal_worker_shard_running{shard="1"} 1\n' in metrics
+        assert 'kafka_journal_worker_shard_running{shard="1"} 1.0\n' in metrics
 
 
 def test_an_agent_that_raises_holds_up_its_shard_alone_and_is_told_again(bootstrap: str, tmp_path: Path) -> None:

@@ -13,7 +13,15 @@ ROOT = Path(__file__).parents[2]
 
 LAYERS: Sequence[Sequence[str]] = (
     ("journal.errors", "journal.words", "journal.limits", "journal.lazy_names", "journal.v1", "journal.process"),
-    ("journal.amqp", "journal.wire", "journal.verify", "journal.embedded", "journal.patterns", "journal.settings"),
+    (
+        "journal.amqp",
+        "journal.observe",
+        "journal.wire",
+        "journal.verify",
+        "journal.embedded",
+        "journal.patterns",
+        "journal.settings",
+    ),
     ("journal.fold", "journal.kafka"),
     ("journal.append", "journal.topics", "journal.disk"),
     ("journal.wal", "journal.load", "journal.store"),

@@ -11,7 +11,6 @@ Where there are no users, only ANONYMOUS is offered. Reasons of refusals are log
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 import secrets
 from collections.abc import Callable, Sequence
@@ -28,6 +27,7 @@ from journal.broker.security.users import ANONYMOUS_USER, Users
 from journal.broker.security.users_file import UsersFile
 from journal.errors import AmqpPeerError, ConfigError
 from journal.process.commands import command
+from journal.process.listening import is_loopback
 
 log = logging.getLogger(__name__)
 
@@ -168,9 +168,5 @@ def peer_of(extra: Callable[[str], object]) -> Peer:
     """The client at the other end of an asyncio transport, by its `get_extra_info`."""
     found = extra("peername")
     host, port = found[:2] if isinstance(found, tuple) else ("?", "?")
-    try:
-        loopback = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        loopback = False
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    return Peer(address, loopback, extra("ssl_object") is not None, common_name(extra("peercert")))
+    return Peer(address, is_loopback(host), extra("ssl_object") is not None, common_name(extra("peercert")))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,7 +19,7 @@ from journal.cli.worker.worker import LogJsonOption
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from journal.cli.control_socket.serving import ServedNode
     from journal.cli.node.store import StoreOwner
@@ -48,6 +48,10 @@ InsecureOption = Annotated[
     bool,
     typer.Option("--insecure", help="Let clients connect from other machines although there are no users or no TLS."),
 ]
+WebOption = Annotated[
+    str | None,
+    typer.Option("--web", help="HOST:PORT where the node answers /metrics (Prometheus), /live and /ready."),
+]
 ToOption = Annotated[str, typer.Option(help="The standby that takes over.", show_default="the best")]
 
 
@@ -61,6 +65,7 @@ def node(
     with_worker: WithWorkerOption = False,
     amqp: AmqpOption = None,
     insecure: InsecureOption = False,
+    web: WebOption = None,
     as_json: LogJsonOption = False,
 ) -> None:
     """Serve the journal's message store as one of several nodes. On SIGTERM or Ctrl-C, hand over and end.
@@ -69,12 +74,12 @@ def node(
     shows them. Commands with --node use this node.
     """
     if context.invoked_subcommand is not None:
-        if chosen != Chosen() or name or preferred or with_worker or amqp or insecure or as_json:
+        if chosen != Chosen() or name or preferred or with_worker or amqp or insecure or web or as_json:
             raise typer.BadParameter(f"options of {context.invoked_subcommand} come behind its name")
         return
     listening = {"listen": amqp, "insecure": insecure or None}
     listening = {key: value for key, value in listening.items() if value is not None}
-    settings = chosen.settings(node=name, preferred=preferred or None, amqp=listening or None)
+    settings = chosen.settings(node=name, preferred=preferred or None, amqp=listening or None, web=web)
     log_progress(as_json=as_json)
     worker = None
     if with_worker:
@@ -114,6 +119,7 @@ def serve(settings: Settings, worker: Sequence[str] | None, stop: threading.Even
         ending.callback(serving.close)
         # this comes first, because another node with this name must not be taken for this one, nor run its commands
         ending.enter_context(control_socket(settings, _as_served(serving, owner)))
+        ending.enter_context(_watched(settings, serving, owner))
         if worker is not None:
             worker_ending.enter_context(running_workers(worker))
         if not _started(serving, stop):
@@ -123,6 +129,27 @@ def serve(settings: Settings, worker: Sequence[str] | None, stop: threading.Even
         while not stop.wait(_LOOK_S):
             if serving.role is Role.STOPPED:
                 raise StateError(f"the node ended: {serving.status().reason}")
+
+
+@contextmanager
+def _watched(settings: Settings, serving: Node, owner: StoreOwner) -> Iterator[None]:
+    """Answer those who watch the node over HTTP, if the settings say where."""
+    from journal.cli.node.metrics import node_families, why_not_ready
+    from journal.observe.web import ObservedWeb
+    from journal.process.listening import listen_address
+
+    if not settings.web:
+        yield
+        return
+    web = ObservedWeb(
+        listen_address(settings.web),
+        metrics=lambda: node_families(serving.status(), owner.served),
+        ready=lambda: why_not_ready(serving.status()),
+    )
+    host, port = web.start()
+    log.info("metrics and health are on http://%s:%d", host, port)
+    with closing(web):
+        yield
 
 
 def _started(serving: Node, stop: threading.Event) -> bool:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from journal.config import Settings
+from journal.observe.exposition import exposition
 from journal.routing.config import RoutingConfig
 from journal.topics.control_keys import SOURCES_KEY, control_row, node_key
 from journal.topics.names import control_topic
 from journal.v1.journal_pb2 import NodeStatus, RouteCounts, RoutesReport, SourceReport, SourcesReport
 from streams.apps.sources import KEPT_S, NodeReports
-from streams.apps.web import metric_lines
+from streams.apps.web import metric_families
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.kafka import SimulatedKafka
 from tests.simulation.timeline import Timeline
@@ -69,50 +70,51 @@ class MeteredService:
 
 
 def samples(report: SourcesReport | None, prefix: str) -> list[str]:
-    return [line for line in metric_lines(None, MeteredService(report)) if line.startswith(f"kafka_journal_{prefix}")]
+    text = exposition(metric_families(None, MeteredService(report)))
+    return [line for line in text.splitlines() if line.startswith(f"kafka_journal_{prefix}")]
 
 
 def test_sources_have_metrics_of_success_failure_by_reason_lag_and_latency() -> None:
     assert samples(REPORT, "source_") == [
-        'kafka_journal_source_records_total{source="fine"} 12',
-        'kafka_journal_source_records_total{source="in"} 0',
-        'kafka_journal_source_messages_total{source="fine"} 11',
-        'kafka_journal_source_messages_total{source="in"} 0',
-        'kafka_journal_source_dead_letters_total{source="fine"} 0',
-        'kafka_journal_source_dead_letters_total{source="in"} 3',
-        'kafka_journal_source_lag_records{source="fine"} 7',
-        'kafka_journal_source_lag_records{source="in"} 0',
+        'kafka_journal_source_records_total{source="fine"} 12.0',
+        'kafka_journal_source_records_total{source="in"} 0.0',
+        'kafka_journal_source_messages_total{source="fine"} 11.0',
+        'kafka_journal_source_messages_total{source="in"} 0.0',
+        'kafka_journal_source_dead_letters_total{source="fine"} 0.0',
+        'kafka_journal_source_dead_letters_total{source="in"} 3.0',
+        'kafka_journal_source_lag_records{source="fine"} 7.0',
+        'kafka_journal_source_lag_records{source="in"} 0.0',
         'kafka_journal_source_latency_seconds{source="fine"} 1.5',
-        'kafka_journal_source_latency_seconds{source="in"} 0',
-        'kafka_journal_source_stopped{source="fine"} 0',
-        'kafka_journal_source_stopped{source="in"} 1',
-        'kafka_journal_source_refused_total{source="in",reason="no-key"} 1',
-        'kafka_journal_source_refused_total{source="in",reason="not-text"} 2',
+        'kafka_journal_source_latency_seconds{source="in"} 0.0',
+        'kafka_journal_source_stopped{source="fine"} 0.0',
+        'kafka_journal_source_stopped{source="in"} 1.0',
+        'kafka_journal_source_refused_total{reason="no-key",source="in"} 1.0',
+        'kafka_journal_source_refused_total{reason="not-text",source="in"} 2.0',
     ]
     assert samples(REPORT, "sources_")[:3] == [
-        'kafka_journal_sources_running{node="one"} 1',
-        "kafka_journal_sources_unrouted_messages_total 5",
-        "kafka_journal_sources_duplicate_messages_total 6",
+        'kafka_journal_sources_running{node="one"} 1.0',
+        "kafka_journal_sources_unrouted_messages_total 5.0",
+        "kafka_journal_sources_duplicate_messages_total 6.0",
     ]
     assert samples(None, "source_") == samples(None, "sources_") == []
 
 
 def test_routes_have_metrics_of_success_failure_by_reason_and_latency() -> None:
     assert samples(None, "route_") + samples(None, "routes_") == [
-        'kafka_journal_route_sent_records_total{route="out",shard="3"} 9',
-        'kafka_journal_route_refused_messages_total{route="out",shard="3",reason="no-key"} 4',
-        'kafka_journal_route_dead_letters_total{route="out",shard="3"} 2',
+        'kafka_journal_route_sent_records_total{route="out",shard="3"} 9.0',
+        'kafka_journal_route_refused_messages_total{reason="no-key",route="out",shard="3"} 4.0',
+        'kafka_journal_route_dead_letters_total{route="out",shard="3"} 2.0',
         'kafka_journal_routes_latency_seconds{shard="3"} 0.25',
-        'kafka_journal_routes_stopped{shard="3"} 1',
+        'kafka_journal_routes_stopped{shard="3"} 1.0',
     ]
 
 
 def test_nodes_have_metrics_of_what_they_did_over() -> None:
     assert samples(None, "node_") == [
-        'kafka_journal_node_active{node="one"} 0',
-        'kafka_journal_node_recoveries_total{node="one"} 3',
-        'kafka_journal_node_checks_total{node="one"} 9',
-        'kafka_journal_node_inits_total{node="one"} 4',
+        'kafka_journal_node_active{node="one"} 0.0',
+        'kafka_journal_node_recoveries_total{node="one"} 3.0',
+        'kafka_journal_node_checks_total{node="one"} 9.0',
+        'kafka_journal_node_inits_total{node="one"} 4.0',
     ]
 
 

@@ -15,12 +15,13 @@ from faust.web import View
 
 from journal.config import Settings
 from journal.errors import DeadlineError, QueueMissingError, StateError
+from journal.observe.exposition import exposition
 from journal.process.clocks import wall_ms
 from journal.v1.journal_pb2 import Mark, NodeStatus, RoutesReport, SourcesReport
 from loaders.queues import QueueLoader
 from streams.apps.factory import make_app
 from streams.apps.view import GlobalView
-from streams.apps.web import add_routes, health_of, metric_lines, standing_still
+from streams.apps.web import add_routes, health_of, metric_families, standing_still
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.kafka import SimulatedKafka
 from tests.simulation.timeline import Timeline
@@ -193,13 +194,18 @@ def test_a_shard_that_recovers_is_healthy() -> None:
     assert health_of(None, WebService())[0] == 200
 
 
+def lines_of(view: GlobalView | None, service: WebService) -> list[str]:
+    """What a scrape gets."""
+    return exposition(metric_families(view, service)).splitlines()
+
+
 def test_an_agent_that_is_fine_again_is_a_0_and_one_that_fails_in_two_ways_fails_once() -> None:
     troubles = (("broken", 1, "raised"), ("broken", 1, "has not returned"), ("broken", 2, "raised"))
-    lines = set(metric_lines(None, WebService(troubles=troubles)))
+    lines = lines_of(None, WebService(troubles=troubles))
     assert {
-        'kafka_journal_agent_shards_failing{agent="fine"} 0',
-        'kafka_journal_agent_shards_failing{agent="broken"} 2',
-    } <= lines
+        'kafka_journal_agent_shards_failing{agent="fine"} 0.0',
+        'kafka_journal_agent_shards_failing{agent="broken"} 2.0',
+    } <= {*lines}
 
 
 @pytest.mark.parametrize(
@@ -212,19 +218,18 @@ def test_a_view_says_that_no_node_or_no_worker_does_anything(awaited: str, age_m
     assert said.endswith("node one writes nothing, or no worker applies it") == bool(said) == told
     body = health_of(view, service)[1]
     assert (body["journal"]["standstill"] is not None) == told
-    (age,) = [line for line in metric_lines(view, service) if line.startswith("kafka_journal_view_applied_age")]
+    (age,) = [line for line in lines_of(view, service) if line.startswith("kafka_journal_view_applied_age")]
     assert float(age.split()[1]) >= age_ms / 1000
 
 
 def test_the_active_node_is_the_one_whose_report_is_not_late() -> None:
-    assert {'kafka_journal_node_active{node="one"} 1', 'kafka_journal_node_active{node="late"} 0'} <= set(
-        metric_lines(None, WebService())
-    )
+    lines = lines_of(None, WebService())
+    assert {'kafka_journal_node_active{node="one"} 1.0', 'kafka_journal_node_active{node="late"} 0.0'} <= {*lines}
 
 
 def test_nothing_is_told_of_a_shard_whose_copy_is_being_built() -> None:
     view = view_of_nothing()
     view.seen({0: Mark(shard=0, offset=-1), 1: Mark(shard=1, offset=7, applied=5)})
-    found = [line for line in metric_lines(view, WebService()) if line.startswith("kafka_journal_shard_")]
-    assert 'kafka_journal_shard_applied_operations_total{shard="1"} 5' in found
+    found = [line for line in lines_of(view, WebService()) if line.startswith("kafka_journal_shard_")]
+    assert 'kafka_journal_shard_applied_operations_total{shard="1"} 5.0' in found
     assert not [line for line in found if 'shard="0"' in line]
