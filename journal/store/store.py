@@ -36,6 +36,7 @@ from journal.store.operations.address_settings import AddressSettingsOperations
 from journal.store.operations.change import ReferenceChanges
 from journal.store.operations.consume import ConsumeOperations
 from journal.store.operations.core import ClockMs, StoreCore
+from journal.store.operations.cursor import StoreCursor
 from journal.store.operations.declare import DeclareOperations
 from journal.store.operations.discard import MessageDiscard
 from journal.store.operations.due import DueOperations
@@ -464,6 +465,16 @@ class MessageStore:
         Raises what `take` raises; InvalidOperationError also for a count below 1.
         """
         return self._consume.take_all(queue, holder, count, bodies=bodies)
+
+    def cursor(
+        self, queue: str, selects: Callable[[Message], bool] | None = None, *, browses: bool = False
+    ) -> StoreCursor:
+        """A reader's place in a queue, at its beginning: `take_all` of it acquires the messages that `selects` wants,
+        and passes the others once. One that `browses` meets each message once. Close it at the end.
+
+        `selects` gets a large message without its body. Raises QueueMissingError.
+        """
+        return StoreCursor(self._core, self._look, self._consume, queue, selects, browses=browses)
 
     def acquire(self, message_id: int, queue: str, holder: str, tx: int = 0, *, checked: bool = False) -> Pending:
         """Acquire a certain message. A message that `holder` has already stays with it.

@@ -27,8 +27,9 @@ from journal.store.operations.change import (
 )
 from journal.store.operations.core import StoreCore
 from journal.store.operations.hold import HoldOperations
-from journal.store.operations.look import LookOperations, content_of
+from journal.store.operations.look import LookOperations
 from journal.store.pending import COMPLETED, Pending, PendingAll
+from journal.store.queues.cursors import Candidate
 from journal.store.queues.entry import QueueEntry
 from journal.store.queues.state import QueueState, require_in_time
 from journal.store.records import encode_reference, require_due
@@ -49,7 +50,7 @@ class ConsumeOperations:
     # ---- acquiring and giving back ---------------------------------------------------------------------------------
 
     def take_all(self, queue: str, holder: str, count: int, *, bodies: bool) -> list[Delivery]:
-        _require_name(holder)
+        require_name(holder)
         if count < 1:
             raise InvalidOperationError(f"{count} messages cannot be taken")
         core = self._core
@@ -58,26 +59,39 @@ class ConsumeOperations:
             target = state.queue(queue)
             if not core.journal.current:
                 return []
-            self._hold.let_go_of_absent()
-            self._hold.give_back_left()
-            queue_id = target.record_id
-            taken = state.take_all(queue_id, holder, count, core.clock_ms())
+            self.give_back_due()
+            taken = state.take_all(target.record_id, holder, count, core.clock_ms())
             if len(taken) < count:
                 core.watch_queue(target)
-            if taken and target.config.journaled_acquisition and target.config.durable:
-                try:
-                    self._journal_acquired(taken, queue_id, holder)
-                except BaseException:
-                    for each in taken:
-                        state.release(each.message, queue_id, holder, counts=False)
-                    raise
-            found = [self._look.in_memory(each.message) for each in taken] if bodies else []
-        if not bodies:
-            return taken
-        return [
-            each if data is None else each._replace(content=content_of(data, durable=durable))
-            for each, (data, durable) in zip(taken, found, strict=True)
-        ]
+            return self._handed_out(state, target, taken, holder, bodies=bodies)
+
+    def give_back_due(self) -> None:
+        """Release messages whose holders have let go, or are absent for too long. Its caller holds the store's lock."""
+        self._hold.let_go_of_absent()
+        self._hold.give_back_left()
+
+    def take_each(
+        self, queue: QueueEntry, candidates: Sequence[Candidate], holder: str
+    ) -> tuple[list[Delivery], list[Candidate]]:
+        """Acquire those of the messages that are ready, in one step; returns them, and those that have expired. Its
+        caller holds the store's lock."""
+        state = self._core.state
+        taken, expired = state.take_each(queue.record_id, candidates, holder, self._core.clock_ms())
+        return self._handed_out(state, queue, taken, holder, bodies=True), expired
+
+    def _handed_out(
+        self, state: QueueState, queue: QueueEntry, taken: list[Delivery], holder: str, *, bodies: bool
+    ) -> list[Delivery]:
+        """Journal acquisitions where the queue wants that, and add the contents that are in memory."""
+        queue_id = queue.record_id
+        if taken and queue.config.journaled_acquisition and queue.config.durable:
+            try:
+                self._journal_acquired(taken, queue_id, holder)
+            except BaseException:
+                for each in taken:
+                    state.release(each.message, queue_id, holder, counts=False)
+                raise
+        return self._look.with_contents(taken) if bodies else taken
 
     def _journal_acquired(self, taken: Sequence[Delivery], queue_id: int, holder: str) -> None:
         operations: list[PlainOperation] = []
@@ -89,7 +103,7 @@ class ConsumeOperations:
             self._core.journal.append_all(operations)
 
     def acquire(self, message_id: int, queue: str, holder: str, tx: int = 0, *, checked: bool = False) -> Pending:
-        _require_name(holder)
+        require_name(holder)
         core = self._core
         with core.lock:
             state = core.enter()
@@ -219,7 +233,7 @@ class ConsumeOperations:
         return Pending(message_id, completion)
 
 
-def _require_name(holder: str) -> None:
+def require_name(holder: str) -> None:
     if not holder:
         raise InvalidOperationError("a holder has a name")
 

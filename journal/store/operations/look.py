@@ -15,7 +15,7 @@ from journal.errors import InvalidOperationError, MessageMissingError
 from journal.store.bodies.cache import read_stored
 from journal.store.bodies.chunks import BodyStream
 from journal.store.message_records import decode_message
-from journal.store.model import Message, QueueConfig, ReferenceInfo
+from journal.store.model import Delivery, Message, QueueConfig, ReferenceInfo
 from journal.store.operations.core import StoreCore
 from journal.store.queues.entry import AddressEntry, MessageEntry, QueueEntry
 
@@ -83,6 +83,14 @@ class LookOperations:
         if message_id in core.volatile:
             return core.volatile.in_memory(message_id), False
         return core.cache.get(message_id), True
+
+    def with_contents(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
+        """Deliveries with their contents, as far as these are in memory. Its caller holds the store's lock."""
+        found = [(each, *self.in_memory(each.message)) for each in deliveries]
+        return [
+            each if data is None else each._replace(content=content_of(data, durable=durable))
+            for each, data, durable in found
+        ]
 
     def bodies(self, message_ids: Sequence[int]) -> Reading:
         return Reading(partial(self._read_all, tuple(message_ids)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from journal.store.model import QueueConfig
 from journal.store.queues.lines import Line
@@ -50,6 +50,13 @@ class MessageEntry(NamedTuple):
     chunks: tuple[int, ...]
 
 
+class ToldReady(Protocol):
+    """A cursor, as far as a queue's entry knows it."""
+
+    def is_ready(self, rank: int, place: int, message_id: int) -> None:
+        """Called when a message that was not READY has become READY."""
+
+
 class QueueEntry:
     """A queue, and how many references it has in each state. Its lines hold the READY ones in order."""
 
@@ -62,6 +69,7 @@ class QueueEntry:
         "bytes",
         "config",
         "counts",
+        "cursors",
         "gone",
         "lines",
         "paged",
@@ -78,6 +86,8 @@ class QueueEntry:
         self.config = config
         self.counts = [0] * 6
         """Number of references by state."""
+        self.cursors: list[ToldReady] = []
+        """Cursors of readers, which are told of messages that become READY again."""
         self.adding = 0
         """Number of arriving references that transactions add."""
         self.gone = False

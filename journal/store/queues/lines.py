@@ -12,7 +12,7 @@ in a short and in a long line.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -22,6 +22,8 @@ from journal.store.queues.references import QUEUED, READY, READY_QUEUED, Referen
 
 _BLOCK_ROWS = 1024
 _GONE_MIN = 32
+_FAR = 1 << 128
+"""A place behind all others."""
 
 
 class _Block:
@@ -291,6 +293,27 @@ class Line:
         self._in_order = True
         self._last = 0
         return ready
+
+    def after(self, place: int, limit: int) -> list[tuple[int, int]]:
+        """(place, row) of the first READY rows behind a place, at most `limit`, in delivery order."""
+        found = self._after(self._order, place, limit)
+        if self._beside:
+            found = sorted(found + self._after(self._beside, place, limit))[:limit]
+        return found
+
+    def _after(self, among: Sequence[_Block], place: int, limit: int) -> list[tuple[int, int]]:
+        flags, place_of = self._table.flags, self._table.place
+        found: list[tuple[int, int]] = []
+        first = bisect_right(among, place, key=lambda block: place_of(block.rows[-1]) if block else _FAR)
+        for block in among[first:]:
+            rows = block.rows
+            start = bisect_right(rows, place, lo=block.head, key=place_of) if not found else block.head
+            for row in rows[start:]:
+                if flags[row] == READY_QUEUED:
+                    found.append((place_of(row), row))
+                    if len(found) == limit:
+                        return found
+        return found
 
     # ---- looking ---------------------------------------------------------------------------------------------------
 

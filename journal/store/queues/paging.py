@@ -346,6 +346,8 @@ class PagedTables:
         in_memory = self.takes_back(entry, line, paged.place)
         self._count_paged(entry, line, paged, -1)
         ready = paged._replace(due=0, passed=False)
+        for cursor in entry.cursors:
+            cursor.is_ready(paged.rank, paged.place, paged.message)
         if in_memory:
             self._put_back(entry, ready)
         else:

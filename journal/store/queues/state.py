@@ -23,6 +23,7 @@ from contextlib import nullcontext
 from journal.errors import MessageExpiredError, MessageHeldError, QueueInDoubtError
 from journal.store.model import Delivery, ReferenceInfo
 from journal.store.queues.browsing import Turn, explain, in_order, of_row
+from journal.store.queues.cursors import Candidate, QueueCursor
 from journal.store.queues.entry import AddressEntry, BindingEntry, MessageEntry, QueueEntry
 from journal.store.queues.holders import QueueHolders
 from journal.store.queues.index import ReferenceIndex
@@ -197,9 +198,7 @@ class QueueState(QueueHolders):
         """
         tables = self._tables
         entry = self.queue_of(queue_id)
-        if (tables.schedule.count or tables.paged_scheduled) and 0 < tables.next_due() <= now_ms:
-            tables.make_due(now_ms)
-        if now_ms < tables.passed_until and not tables.show_again(now_ms):
+        if not self.show_ready(now_ms):
             return []
         taken: list[Delivery] = []
         hold, away, delivered = tables.holds.add, entry.away, tables.delivered
@@ -212,6 +211,56 @@ class QueueState(QueueHolders):
             entry.counts[READY] -= 1
             entry.counts[HELD] += 1
         return taken
+
+    def show_ready(self, now_ms: int) -> bool:
+        """Make a batch of due references READY. False if too many references must be put back first because the clock
+        was set back."""
+        tables = self._tables
+        if (tables.schedule.count or tables.paged_scheduled) and 0 < tables.next_due() <= now_ms:
+            tables.make_due(now_ms)
+        return now_ms >= tables.passed_until or tables.show_again(now_ms)
+
+    def cursor(self, queue: str, *, returning: bool) -> QueueCursor:
+        """A cursor at the beginning of a queue. Raises QueueMissingError."""
+        return QueueCursor(self._tables, self.queue(queue), returning=returning)
+
+    def take_each(
+        self, queue_id: int, candidates: Sequence[Candidate], holder: str, now_ms: int
+    ) -> tuple[list[Delivery], list[Candidate]]:
+        """Make those of the references HELD that are READY; returns them, and those that have expired."""
+        tables, table, entry = self._tables, self._references, self.queue_of(queue_id)
+        taken: list[Delivery] = []
+        expired: list[Candidate] = []
+        for candidate in candidates:
+            row = self._row_of(candidate.message, queue_id)
+            if row < 0 and tables.paged:
+                row = tables.recall(candidate.message, queue_id)
+            if row < 0 or table.flags[row] != READY_QUEUED:
+                continue
+            if 0 < table.expires[table.message[row]] <= now_ms:
+                expired.append(candidate)
+                continue
+            tables.leave(entry, row, HELD)
+            tables.holds.add(row, holder)
+            taken.append(tables.delivered(entry, row, now_ms))
+        return taken, expired
+
+    def look_at_each(self, queue_id: int, candidates: Sequence[Candidate], now_ms: int) -> list[Delivery]:
+        """Those of the references that are READY and have not expired. Nothing changes, and nothing comes to memory."""
+        tables, table, entry = self._tables, self._references, self.queue_of(queue_id)
+        found: list[Delivery] = []
+        for _, _, message_id in candidates:
+            row = self._row_of(message_id, queue_id)
+            if row >= 0 and table.flags[row] == READY_QUEUED:
+                if not 0 < table.expires[table.message[row]] <= now_ms:
+                    found.append(tables.delivered(entry, row, 0))
+            elif row < 0:
+                found += [
+                    tables.paged_delivery(entry, each)
+                    for each in tables.find(message_id)
+                    if each.queue == queue_id and not each.due and not 0 < each.expires <= now_ms
+                ]
+        return found
 
     def acquire(self, message_id: int, queue_id: int, holder: str, now_ms: int, *, checked: bool = False) -> Delivery:
         """Make a READY (or due) reference HELD. If `holder` holds the reference already, it is not held over any more.

@@ -8,8 +8,9 @@ from itertools import chain, islice
 
 from journal.store.model import Delivery
 from journal.store.queues.entry import QueueEntry
+from journal.store.queues.index import Paged
 from journal.store.queues.lines import Line
-from journal.store.queues.paging import PagedTables, latest_first
+from journal.store.queues.paging import PagedTables, latest_first, paged_facts
 from journal.store.queues.references import FREE, QUEUED, READY, SCHEDULED, SETTLING, STATE
 
 DUE_MAX = 250
@@ -37,6 +38,8 @@ class QueueTables(PagedTables):
         if entry.watch is not None:
             entry.watch.has_something(entry)
         entry.not_away(row)
+        for cursor in entry.cursors:
+            cursor.is_ready(line.rank, table.place(row), table.id[table.message[row]])
         if in_memory:
             line.put_back(row)
         else:
@@ -97,6 +100,12 @@ class QueueTables(PagedTables):
         again = deliveries > 0 or (loaded and not entry.config.journaled_acquisition)
         message_row = table.message[row]
         return Delivery(table.id[message_row], deliveries, again, message_row in table.chunks)
+
+    def paged_delivery(self, entry: QueueEntry, paged: Paged) -> Delivery:
+        """What `delivered` returns, of a reference that is in the index."""
+        *_, chunks, _, deliveries, _ = paged_facts(paged.data)
+        again = deliveries > 0 or (paged.place >> 64 < self.loaded_before and not entry.config.journaled_acquisition)
+        return Delivery(paged.message, deliveries, again, bool(chunks))
 
     def drop_reference(self, entry: QueueEntry, row: int) -> None:
         """Forget a reference that is not READY. If it was the last one in memory, its message is forgotten there

@@ -381,6 +381,7 @@ OF_ONE_STORE = {
     "watch",
     "woken",
     "current",
+    "cursor",
     "purge",
     "purging",
     "reattaching",

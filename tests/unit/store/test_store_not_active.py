@@ -36,6 +36,7 @@ CALLS: dict[str, Callable[[MessageStore, int], object]] = {
     "commit": lambda store, _: store.commit(1),
     "create_address": lambda store, _: store.create_address("more"),
     "create_queue": lambda store, _: store.create_queue(QueueConfig("more", "orders", durable=False)),
+    "cursor": lambda store, _: store.cursor("q"),
     "dead_letter": lambda store, sent: store.dead_letter(sent, "q"),
     "delete": lambda store, sent: store.delete(sent),
     "deliveries": lambda store, sent: store.deliveries(sent, "q", 1),
