@@ -40,11 +40,13 @@ from journal.amqp.events import (
     TransferReceived,
     WindowOpened,
 )
+from journal.amqp.filters import source_filters
 from journal.amqp.links import Link
 from journal.amqp.message_types import CoordinatorTerminus, ErrorCondition, SourceTerminus, TargetTerminus
 from journal.amqp.session import AmqpSession
 from journal.amqp.transport_types import SETTLED, SaslInitFrame, SaslResponseFrame
 from journal.broker.addresses import place_of
+from journal.broker.browser import Browser
 from journal.broker.consumer import Consumer
 from journal.broker.coordinator import TransactionCoordinator
 from journal.broker.ports import ConnectionOwner
@@ -52,11 +54,15 @@ from journal.broker.producer import Producer
 from journal.broker.security.access import UserAccess
 from journal.broker.security.permissions import Action
 from journal.broker.security.usage import Counted
+from journal.broker.selection import in_force, selection
 from journal.errors import AmqpPeerError, CallerError, FullError, JournalError, OutcomeUnknownError, StateError
 from journal.store.model import Routing
 from journal.store.pending import Accepted
 
 log = logging.getLogger(__name__)
+
+COPY = "copy"
+"""The distribution mode of a source whose messages stay where they are."""
 
 CAPABILITIES = ("ANONYMOUS-RELAY", "DELAYED_DELIVERY")
 
@@ -322,18 +328,21 @@ class AmqpConnection(asyncio.Protocol):
     def _consumer(self, link: SenderLink, source: SourceTerminus | None, target: object) -> None:
         if not isinstance(source, SourceTerminus):
             raise AmqpPeerError(INVALID_FIELD, "a link to receive on needs a source")
-        if source.filter:
-            raise AmqpPeerError(NOT_IMPLEMENTED, "filters on a source are not in force yet: use a queue with a filter")
-        if source.distribution_mode == "copy":
-            raise AmqpPeerError(NOT_IMPLEMENTED, "browsers are not served yet")
+        filters = source_filters(source.filter)
+        selects = selection(filters.selector) if filters.selector else None
         if source.durable:
             raise AmqpPeerError(NOT_IMPLEMENTED, "durable subscriptions are not served yet")
         queue, answer = self._source_queue(source, link)
         assert isinstance(target, TargetTerminus | None)
-        link.attach(answer, target)
+        link.attach(replace(answer, filter=in_force(filters)), target)
         presettled = link.offered is not None and link.offered.snd_settle_mode == SETTLED
         holder = f"amqp {self._number} {link.session.channel} {link.name}"
-        self._consumers[link] = link.context = Consumer(self, link, queue, holder, presettled=presettled)
+        consumer = (
+            Browser(self, link, queue, presettled=presettled, selects=selects)
+            if source.distribution_mode == COPY
+            else Consumer(self, link, queue, holder, presettled=presettled, selects=selects)
+        )
+        self._consumers[link] = link.context = consumer
 
     def _source_queue(self, source: SourceTerminus, link: SenderLink) -> tuple[str, SourceTerminus]:
         """The queue of a source, and the source as it is answered."""
@@ -343,7 +352,7 @@ class AmqpConnection(asyncio.Protocol):
         if not source.address:
             raise AmqpPeerError(INVALID_FIELD, "a source has no address")
         place = place_of(source.address, source.capabilities)
-        self.access.require(Action.CONSUME, place.address)
+        self.access.require(Action.BROWSE if source.distribution_mode == COPY else Action.CONSUME, place.address)
         if place.routing is Routing.MULTICAST and not place.queue:
             queue = self._own[link] = self.addresses.subscription(place.address, self.access)
             return queue, source

@@ -32,6 +32,7 @@ from journal.broker.messages import transfer_of
 from journal.broker.ports import LinkOwner
 from journal.errors import FullError, JournalError, MessageMissingError, QueueMissingError, StoreError
 from journal.store.model import Delivery, Held, Message
+from journal.store.operations.cursor import Selects, StoreCursor
 from journal.store.operations.move import DEAD
 from journal.store.pending import Accepted
 
@@ -48,7 +49,16 @@ REASON_CHARACTERS_MAX = 1000
 class Consumer:
     """One such link. It holds messages under `holder`."""
 
-    def __init__(self, connection: LinkOwner, link: SenderLink, queue: str, holder: str, *, presettled: bool) -> None:
+    def __init__(
+        self,
+        connection: LinkOwner,
+        link: SenderLink,
+        queue: str,
+        holder: str,
+        *,
+        presettled: bool,
+        selects: Selects | None = None,
+    ) -> None:
         self._connection = connection
         self._link = link
         self.queue = queue
@@ -57,6 +67,10 @@ class Consumer:
         self._rest: list[tuple[Delivery, Message | None]] = []
         """Messages that were taken and could not be sent: the session's window is full, or bodies are being read."""
         self._reading: asyncio.Task[None] | None = None
+        self._cursor = None if selects is None else connection.store.cursor(queue, selects)
+        """The place in the queue of a link that does not want every message."""
+        self._goes_on = False
+        """Whether the cursor has not come to the end, and goes on in a later step of the loop."""
         self._burying: set[asyncio.Task[None]] = set()
         self.open = True
 
@@ -75,7 +89,7 @@ class Consumer:
                 break
             if not self._send_rest():
                 break
-        if link.drain and self.open and not self._rest and self._reading is None:
+        if link.drain and self.open and not self._rest and self._reading is None and not self._goes_on:
             link.drained()
         connection.flush_later()
 
@@ -83,18 +97,49 @@ class Consumer:
         """Take a batch; false if there is nothing to send now."""
         wanted = min(self._link.credit, BATCH)
         try:
-            taken = self._connection.store.take_all(self.queue, self.holder, wanted)
+            taken = self._fetch(wanted)
         except QueueMissingError as error:
             self._connection.detach(self._link, RESOURCE_DELETED, str(error))
             return False
         except FullError:
             self._connection.when_there_is_room(self.pump)
             return False
-        if len(taken) < wanted:
+        if self._cursor is not None and self._cursor.more:
+            if not taken:
+                self._go_on(self._cursor)
+        elif len(taken) < wanted:
             self._connection.wait_for(self.queue, self)
         # a large body is read when its turn comes, so that one at a time is in memory
         self._rest = [(each, None if each.large else each.content) for each in self._not_too_often(taken)]
         return bool(taken)
+
+    def _fetch(self, count: int) -> list[Delivery]:
+        """The next messages for this link."""
+        if self._cursor is not None:
+            return self._cursor.take_all(self.holder, count)
+        return self._connection.store.take_all(self.queue, self.holder, count)
+
+    def _go_on(self, cursor: StoreCursor) -> None:
+        """Look on in the queue once other links have had their turn, or once the next messages are read."""
+        if cursor.unread:
+            self._reading = self._connection.loop.create_task(self._read_ahead(cursor))
+        elif not self._goes_on:
+            self._goes_on = True
+            self._connection.loop.call_soon(self._look_on)
+
+    def _look_on(self) -> None:
+        self._goes_on = False
+        if self.open:
+            self.pump()
+
+    async def _read_ahead(self, cursor: StoreCursor) -> None:
+        try:
+            await cursor.read()
+        except JournalError as error:
+            self._connection.detach(self._link, ILLEGAL_STATE, f"messages cannot be read: {error}")
+        finally:
+            self._reading = None
+        self._look_on()
 
     def _not_too_often(self, taken: list[Delivery]) -> list[Delivery]:
         """Those that were not delivered as often as the queue allows; the others become dead letters."""
@@ -125,9 +170,13 @@ class Consumer:
             sent += 1
         del self._rest[:sent]
         if settled:
-            held = [Held(self.queue, settled, self.holder)]
-            self._connection.do(lambda: self._connection.store.acknowledge_all(held))
+            self._settle_sent(settled)
         return not self._rest
+
+    def _settle_sent(self, ids: Sequence[int]) -> None:
+        """Settle messages that were sent settled."""
+        held = [Held(self.queue, ids, self.holder)]
+        self._connection.do(lambda: self._connection.store.acknowledge_all(held))
 
     async def _read(self) -> None:
         """Read the next messages that are not in memory, or one large one; then go on."""
@@ -188,7 +237,10 @@ class Consumer:
                 return store.acknowledge_all([Held(queue, ids, holder)], tx)
             case RejectedState(error=error):
                 return self._reject(ids, reason_of(error), tx)
-            case ModifiedState(delivery_failed=failed):
+            case ModifiedState(delivery_failed=failed, undeliverable_here=elsewhere):
+                if elsewhere:
+                    self._cursor = self._cursor or store.cursor(queue)
+                    self._cursor.refuse(ids)
                 self._release(ids, tx, counts=failed)
             case ReleasedState() | None:
                 self._release(ids, tx, counts=state is None)
@@ -235,6 +287,8 @@ class Consumer:
             self._release(unsent, counts=False)
             unsent.clear()
             self._connection.store.release_holder(self.holder)
+            if self._cursor is not None:
+                self._cursor.close()
 
         self._connection.do(give_back)
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import TracebackType
 
-from journal.errors import InvalidOperationError, MessageMissingError
+from journal.errors import InvalidOperationError, MessageMissingError, QueueMissingError
 from journal.store.model import Delivery, Message
 from journal.store.operations.consume import ConsumeOperations, require_name
 from journal.store.operations.core import StoreCore
@@ -54,6 +54,8 @@ class StoreCursor:
         self._selects = selects
         self._known: dict[int, bool] = {}
         """What the selection says of messages that `read` has read."""
+        self._refused: set[int] = set()
+        """Messages that the reader does not want again."""
         self._expired: list[Candidate] = []
         """Messages that had expired; they are looked at again if the clock is set back."""
         self._latest_ms = 0
@@ -61,6 +63,10 @@ class StoreCursor:
             state = core.enter()
             self._queue = state.queue(queue)
             self._places = state.cursor(queue, returning=not browses)
+
+    def refuse(self, messages: Sequence[int]) -> None:
+        """Do not hand these messages to this reader again."""
+        self._refused.update(messages)
 
     def close(self) -> None:
         """Forget the place. Calling it again does nothing."""
@@ -145,7 +151,7 @@ class StoreCursor:
                 break
             if selected is None and data is not None and self._selects is not None:
                 selected = self._selects(content_of(data, durable=durable))
-            if selected:
+            if selected and candidate.message not in self._refused:
                 chosen.append(candidate)
                 if len(chosen) == count:
                     left = candidates[at + 1 :]
@@ -162,7 +168,9 @@ class StoreCursor:
 
     def _show_ready(self, state: QueueState) -> None:
         now_ms = self._core.clock_ms()
-        state.queue_of(self._queue.record_id)
+        name = self._queue.config.name
+        if state.queue(name) is not self._queue:
+            raise QueueMissingError(f"queue {name!r} is another one than when the reader came")
         self._consume.give_back_due()
         state.show_ready(now_ms)
         if now_ms < self._latest_ms:

@@ -6,7 +6,7 @@ its user waits after every operation, or goes on with a copy from before those t
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from journal.errors import (
@@ -288,7 +288,9 @@ class PlainStore:
             if reference.state == "held" and reference.held_over and reference.holder not in self.absent:
                 self._give_back(reference, counts=reference.left_counts)
 
-    def take(self, queue: str, holder: str, now_ms: int) -> tuple[int, int, bool] | None:
+    def take(
+        self, queue: str, holder: str, now_ms: int, wanted: Callable[[Message], bool] = lambda _: True
+    ) -> tuple[int, int, bool] | None:
         """Message, deliveries, and whether it is redelivered."""
         if queue not in self.queues:
             raise Refusal(QueueMissingError)
@@ -297,7 +299,7 @@ class PlainStore:
         if self.changed[queue][1]:
             return None
         for message, state, deliveries, _ in self.browse(queue):
-            if state == "ready" and not self._has_expired(message, now_ms):
+            if state == "ready" and not self._has_expired(message, now_ms) and wanted(self.messages[message]):
                 reference = self.references[message, queue]
                 self._hold(reference, holder)
                 return message, deliveries, bool(deliveries or reference.loaded)

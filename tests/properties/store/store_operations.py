@@ -63,6 +63,7 @@ ARGUMENTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     },
     "route": {"pick": _picks, "queue": _queue_names, "due": st.sampled_from([0, 0, 700]), "transacted": _inside},
     "take": {"queue": _queue_names, "holder": _holders},
+    "take_by_cursor": {"queue": _queue_names, "holder": _holders},
     "acquire": {**_reference, "holder": _holders},
     "release": {**_reference, "holder": _owners, "counts": st.booleans()},
     "acknowledge": {**_reference, "holder": _owners},

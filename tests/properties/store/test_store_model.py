@@ -16,9 +16,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from journal.errors import JournalError, MessageMissingError
+from journal.errors import JournalError, MessageMissingError, QueueMissingError
 from journal.store.model import Held, Message, Origin
+from journal.store.operations.cursor import StoreCursor
 from journal.store.settings import StoreSettings
+from journal.store.store import MessageStore
 from journal.v1.store_pb2 import MESSAGE
 from tests.properties.store.plain_store import PlainStore, Refusal, Transaction
 from tests.properties.store.store_operations import (
@@ -41,6 +43,11 @@ WINDOW = 2
 """Duplicate-detection ids of an address that are remembered: fewer than are drawn."""
 IN_MEMORY = Path("/dev/shm")
 """Thousands of groups are synced, and no disk fails here."""
+
+
+def is_wanted(message: Message) -> bool:
+    """What cursors select."""
+    return message.priority != 4
 
 
 class StoreMachine(RuleBasedStateMachine):
@@ -66,6 +73,7 @@ class StoreMachine(RuleBasedStateMachine):
         )
         self.plain = PlainStore({}, GRACE_MS, WINDOW)
         self.sent = 0
+        self.cursors: dict[str, tuple[MessageStore, StoreCursor]] = {}
         self.in_flight = False
         """Whether nothing gets durable any more, until the crash."""
         self.looks = True
@@ -226,6 +234,36 @@ class StoreMachine(RuleBasedStateMachine):
         )
         if expected:
             assert (found and found[:3]) == expected[0]
+
+    @rule(**ARGUMENTS["take_by_cursor"])
+    def take_by_cursor(self, queue: str, holder: str) -> None:
+        """One cursor for each queue, as long as the activation and the queue last. It may have to read bodies, and in
+        flight it would wait for these."""
+        if self.in_flight:
+            return
+        now_ms = self.node.clock()
+        expected: list[Any] = []
+        found = self.both(
+            lambda: expected.append(self.plain.take(queue, holder, now_ms, is_wanted)),
+            lambda: self.taken_by_cursor(queue, holder),
+        )
+        if expected:
+            assert (found and found[:3]) == expected[0]
+
+    def taken_by_cursor(self, queue: str, holder: str) -> Any:
+        self.node.store.queue(queue)
+        kept = self.cursors.get(queue)
+        if kept is None or kept[0] is not self.node.store:
+            kept = self.cursors[queue] = (self.node.store, self.node.store.cursor(queue, is_wanted))
+        cursor = kept[1]
+        try:
+            while not (taken := cursor.take_all(holder, 1)) and cursor.more:
+                if cursor.unread:
+                    cursor.read().wait()
+        except QueueMissingError:  # it is the cursor of a queue that was destroyed
+            del self.cursors[queue]
+            return self.taken_by_cursor(queue, holder)
+        return taken[0] if taken else None
 
     @rule(**ARGUMENTS["acquire"])
     def acquire(self, pick: int, queue: str, holder: str, transacted: bool, tx_pick: int) -> None:

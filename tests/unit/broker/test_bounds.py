@@ -135,13 +135,6 @@ def test_an_address_is_not_made_where_that_is_off(tmp_path: Path) -> None:
     broker.close()
 
 
-def test_filters_are_refused_instead_of_ignored(client: BlockingConnection) -> None:
-    from proton.reactor import Selector
-
-    with pytest.raises(LinkDetached, match="filters on a source are not in force yet"):
-        client.create_receiver("orders", options=Selector("n = 1")).receive(TIMEOUT_S)
-
-
 def test_a_temporary_queue_goes_with_its_link_and_is_in_no_journal(broker: Broker, client: BlockingConnection) -> None:
     receiver = client.create_receiver(None, dynamic=True)
     address = receiver.link.remote_source.address
