@@ -25,7 +25,7 @@ venv: $(VENV)/.done  ## creates the virtual environment with pinned versions
 
 .PHONY: help venv .needs
 
-up: venv  ## runs an embedded Kafka, a journal and a worker, until Ctrl-C
+up: venv  ## runs a broker until Ctrl-C: embedded Kafka, a journal, its worker, AMQP on 127.0.0.1:5672
 	$(BIN)/kafka-journal up
 
 check: venv  ## checks style and types (ruff, mypy)

@@ -22,6 +22,30 @@ _PAUSE_S = 1.0
 """How soon it is tried again after the process had no descriptor left for a client."""
 
 
+def require_free(host: str, port: int) -> None:
+    """Raises ConfigError if the address is in use or not this machine's."""
+    for each in _opened(host, port):
+        each.close()
+
+
+def _opened(host: str, port: int) -> list[socket.socket]:
+    """Sockets that listen at an address, one for each family."""
+    sockets: list[socket.socket] = []
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, _, _, _, address in dict.fromkeys(found):
+            sockets.append(socket.create_server(address, family=family, backlog=_BACKLOG))
+            sockets[-1].setblocking(False)
+    except OSError as error:
+        for each in sockets:
+            each.close()
+        raise ConfigError(
+            f"cannot listen for AMQP on {host}:{port}: {error.strerror}; end what listens there, or choose another "
+            "address: --amqp HOST:PORT, or the setting amqp.listen"
+        ) from error
+    return sockets
+
+
 class Listener:
     """Listens at one address. The event loop's thread uses it."""
 
@@ -47,15 +71,7 @@ class Listener:
     def open(self, host: str, port: int) -> tuple[str, int]:
         """Listen from now on, in a loop that need not run yet; returns host and port. Raises ConfigError if the address
         is in use or not this machine's."""
-        try:
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-            for family, _, _, _, address in dict.fromkeys(found):
-                listening = socket.create_server(address, family=family, backlog=_BACKLOG)
-                listening.setblocking(False)
-                self._sockets.append(listening)
-        except OSError as error:
-            self.close()
-            raise ConfigError(f"cannot listen for AMQP on {host}:{port}: {error.strerror}") from error
+        self._sockets = _opened(host, port)
         self._accepting = [self._loop.create_task(self._accept(each)) for each in self._sockets]
         name = self._sockets[0].getsockname()
         return name[0], name[1]

@@ -31,7 +31,7 @@ COMMANDS: Mapping[str, Command] = {
     "worker": Command("worker.worker", "worker", "Run the worker, which applies the WAL to the tables."),
     "node": Command("node.node", "app", "Serve the journal as one of several nodes, or hand it over to another one."),
     "users": Command("users", "app", "Users of AMQP clients: who may log in, and what each may do."),
-    "up": Command("worker.worker", "up", "Run the embedded broker, the journal's topics and a worker, until Ctrl-C."),
+    "up": Command("up", "up", "Run a whole broker until Ctrl-C: Kafka, a journal, its worker, and AMQP 1.0 clients."),
     "queues": Command(
         "queue_commands", "app", "Queues: what is in them; create, change, delete, pause, resume, purge."
     ),

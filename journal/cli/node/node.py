@@ -93,8 +93,8 @@ def node(
         serve(settings, worker, stop)
 
 
-def serve(settings: Settings, worker: Sequence[str] | None, stop: threading.Event) -> None:
-    """Run a node until `stop` is set; `worker` is the command line of its own worker."""
+def serve(settings: Settings, worker: Sequence[str] | None, stop: threading.Event, *, workers: int = 1) -> None:
+    """Run a node until `stop` is set; `worker` is the command line of its own worker, of which `workers` run."""
     # in `journal`, only the command line may import the layers above it
     from journal.cli.control_socket.serving import control_socket
     from journal.cli.node.handover import wait_for_successor
@@ -121,7 +121,7 @@ def serve(settings: Settings, worker: Sequence[str] | None, stop: threading.Even
         ending.enter_context(control_socket(settings, _as_served(serving, owner)))
         ending.enter_context(_watched(settings, serving, owner))
         if worker is not None:
-            worker_ending.enter_context(running_workers(worker))
+            worker_ending.enter_context(running_workers(worker, workers))
         if not _started(serving, stop):
             return
         if worker is not None:

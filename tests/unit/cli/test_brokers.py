@@ -79,3 +79,12 @@ def test_an_address_at_which_nobody_listens_is_named_within_seconds(command: lis
     assert ended.exit_code == 1
     assert f"Kafka does not answer: {address}: connection refused" in ended.stderr
     assert time.monotonic() - began < 15.0, "the time-out of a request"
+
+
+def test_up_says_at_once_that_its_port_is_in_use_and_what_to_do() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        listen = f"127.0.0.1:{other.getsockname()[1]}"
+        ended = CliRunner().invoke(app, ["up", "--amqp", listen], env={"COLUMNS": "300"})
+    assert ended.exit_code == 2
+    assert f"cannot listen for AMQP on {listen}: Address already in use" in ended.stderr
+    assert "--amqp HOST:PORT" in ended.stderr
