@@ -23,12 +23,12 @@ def message_of(sections: MessageSections, address: str, now_ms: int) -> Message:
     """The message of the store. Raises AmqpPeerError for sections that cannot be read."""
     amqp, content = split(sections)
     header = sections.header
-    message = Message(address, content, amqp=amqp, timestamp=now_ms, priority=min(header.priority, PRIORITY_MAX))
+    message = Message(address, content, amqp=amqp, timestamp=now_ms, priority=min(int(header.priority), PRIORITY_MAX))
     places = sections.places
     if header.ttl is not None:
         message.expires = now_ms + header.ttl
     elif PROPERTIES in places and (expiry := sections.properties.absolute_expiry_time):
-        message.expires = max(0, expiry)
+        message.expires = max(0, int(expiry))
     if MESSAGE_ANNOTATIONS in places:
         message.due = _due(sections.message_annotations, now_ms)
     return message

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from journal.routing import headers as convention
+from journal.store.amqp_head import values_of
 from journal.store.model import Message, Value
 from journal.v1 import store_pb2 as pb
 
@@ -41,7 +42,8 @@ def value_of(message: Message, name: str) -> Value | None:
     """The value with this name, as `MessageFields.value` gives it, for a message that has no id yet."""
     if name in FIELDS:
         return field_of(message, name)
-    return message.headers.get(name, message.properties.get(name))
+    headers, properties = values_of(message.amqp) if message.amqp else (message.headers, message.properties)
+    return headers.get(name, properties.get(name))
 
 
 def field_of(message: Message | pb.Message, name: str) -> Value | None:

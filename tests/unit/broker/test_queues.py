@@ -49,6 +49,17 @@ def test_the_store_sees_body_headers_and_properties(broker: Broker, client: Bloc
     assert dict(message.headers) == {"JMSCorrelationID": "c", "JMSType": "order"}
 
 
+def test_a_queues_filter_sees_headers_and_properties(broker: Broker, client: BlockingConnection) -> None:
+    broker.store.create_address("orders").wait(TIMEOUT_S)
+    filter = "region = 'eu' AND n > 2 AND JMSCorrelationID = 'c' AND JMSPriority = 7"
+    broker.store.create_queue(QueueConfig("orders/eu", "orders", filter=filter)).wait(TIMEOUT_S)
+    sender = client.create_sender("orders")
+    for region, n in (("eu", 2), ("us", 3), ("eu", 3)):
+        sender.send(proton.Message(n, properties={"region": region, "n": n}, correlation_id="c", priority=7))
+    found = client.create_receiver("orders::orders/eu").receive(TIMEOUT_S)
+    assert (found.body, found.properties["region"]) == (3, "eu")
+
+
 def test_outcomes(broker: Broker, client: BlockingConnection) -> None:
     """Accepted is gone, released and modified come again, rejected is gone."""
     sender = client.create_sender("orders")
