@@ -15,7 +15,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from typing import NamedTuple
 
-from journal.amqp.conditions import INVALID_FIELD, NOT_FOUND
+from journal.amqp.conditions import INVALID_FIELD, NOT_ALLOWED, NOT_FOUND
 from journal.amqp.settings import AmqpSettings
 from journal.broker.security.access import UserAccess
 from journal.broker.security.permissions import Action
@@ -28,6 +28,7 @@ from journal.errors import (
 )
 from journal.sources.filters import Filters
 from journal.store.model import Message, QueueConfig, Routing
+from journal.store.pending import Accepted
 from journal.store.store import MessageStore
 
 _SEPARATOR = "::"
@@ -119,20 +120,20 @@ class Addresses:
         """A new queue that is never in the journal; its owner destroys it. Raises AmqpPeerError."""
         access.require(Action.CREATE, _TEMPORARY)
         name = f"{_TEMPORARY}/{uuid.uuid4().hex}"
-        self._subscribe(QueueConfig(name, _TEMPORARY, durable=False), access)
+        self.make(QueueConfig(name, _TEMPORARY, durable=False), access)
         return name
 
-    def subscription(self, address: str, access: UserAccess) -> str:
-        """A new queue of a multicast address, which gets what is sent from now on and is never in the journal; its
-        owner destroys it. Raises AmqpPeerError."""
-        name = f"{address}/{uuid.uuid4().hex}"
-        self._subscribe(QueueConfig(name, address, Routing.MULTICAST, durable=False), access)
-        return name
-
-    def _subscribe(self, queue: QueueConfig, access: UserAccess) -> None:
+    def make(self, queue: QueueConfig, access: UserAccess) -> Accepted:
+        """Make a queue that a link asks for, and its address, as a multicast one, if that does not exist. Raises
+        AmqpPeerError."""
         if not self._exists(queue.address):
             self._make(queue.address, Routing.MULTICAST, access)
-        self._created(queue)
+        try:
+            return self._store.create_queue(queue)
+        except QueueExistsError as error:
+            raise AmqpPeerError(NOT_ALLOWED, str(error)) from None
+        except InvalidOperationError as error:
+            raise AmqpPeerError(INVALID_FIELD, str(error)) from None
 
     def _queue_of(self, place: Place) -> QueueConfig:
         try:

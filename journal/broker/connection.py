@@ -10,9 +10,10 @@ import asyncio
 import logging
 import uuid
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from importlib import metadata
 from typing import Any
 
 from journal.amqp import Connection, EngineLimits, ReceiverLink, SenderLink
@@ -21,7 +22,6 @@ from journal.amqp.conditions import (
     INTERNAL_ERROR,
     INVALID_FIELD,
     NOT_ALLOWED,
-    NOT_IMPLEMENTED,
     RESOURCE_LIMIT_EXCEEDED,
     UNAUTHORIZED_ACCESS,
 )
@@ -45,6 +45,7 @@ from journal.amqp.links import Link
 from journal.amqp.message_types import CoordinatorTerminus, ErrorCondition, SourceTerminus, TargetTerminus
 from journal.amqp.session import AmqpSession
 from journal.amqp.transport_types import SETTLED, SaslInitFrame, SaslResponseFrame
+from journal.amqp.values import Symbol
 from journal.broker.addresses import place_of
 from journal.broker.browser import Browser
 from journal.broker.consumer import Consumer
@@ -55,8 +56,8 @@ from journal.broker.security.access import UserAccess
 from journal.broker.security.permissions import Action
 from journal.broker.security.usage import Counted
 from journal.broker.selection import in_force, selection
+from journal.broker.subscriptions import Subscription
 from journal.errors import AmqpPeerError, CallerError, FullError, JournalError, OutcomeUnknownError, StateError
-from journal.store.model import Routing
 from journal.store.pending import Accepted
 
 log = logging.getLogger(__name__)
@@ -64,7 +65,9 @@ log = logging.getLogger(__name__)
 COPY = "copy"
 """The distribution mode of a source whose messages stay where they are."""
 
-CAPABILITIES = ("ANONYMOUS-RELAY", "DELAYED_DELIVERY")
+VERSION = metadata.version("kafka-journal")
+SOLE_CONNECTION = "sole-connection-for-container"
+CAPABILITIES = ("ANONYMOUS-RELAY", "DELAYED_DELIVERY", "SHARED-SUBS", SOLE_CONNECTION)
 
 
 class AmqpConnection(asyncio.Protocol):
@@ -78,10 +81,12 @@ class AmqpConnection(asyncio.Protocol):
         self.store = server.store
         self.settings = server.settings
         self.addresses = server.addresses
+        self.subscriptions = server.subscriptions
         self.calls = server.calls
         self.loop = server.loop
         self.now_ms = server.now_ms
         self.transactions = TransactionCoordinator(self)
+        self.container_id = ""
         self.ended = False
         self.may_write = True
         self._number = uuid.uuid4().hex
@@ -98,7 +103,7 @@ class AmqpConnection(asyncio.Protocol):
         self._waits_for_room = False
         self._flushing = False
         self._own: dict[Link, str] = {}
-        """Queues that go with their link."""
+        """Temporary queues and queues of subscriptions, by their link."""
         self._logging_in: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -176,12 +181,12 @@ class AmqpConnection(asyncio.Protocol):
         if self._engine.finished:
             self._transport.close()
 
-    def close(self, condition: str, text: str) -> None:
+    def close(self, condition: str, text: str, info: Mapping[str, Any] | None = None) -> None:
         """End the connection with an error."""
         if not self.ended and not self._engine.remotely_open:
             self._abort()
         elif not self.ended and not self._engine.finished:
-            self._engine.close(ErrorCondition(condition, text))
+            self._engine.close(ErrorCondition(condition, text, info))
             self._flush()
             # a client that does not answer the close is not waited for
             self.loop.call_later(1.0, self._abort)
@@ -208,8 +213,8 @@ class AmqpConnection(asyncio.Protocol):
             consumer.close()
         self._consumers.clear()
         self.transactions.close()
-        for queue in self._own.values():
-            self.do(partial(self.store.destroy_queue, queue))
+        for link in list(self._own):
+            self._drop(link)
         if self._timer is not None:
             self._timer.cancel()
         self._usage.close()
@@ -268,14 +273,21 @@ class AmqpConnection(asyncio.Protocol):
 
     def _opened(self) -> None:
         self._usage.take(Counted.CONNECTION, self)
-        self._engine.open(
-            offered_capabilities=CAPABILITIES,
-            properties={
-                "product": "kafka-journal",
-                "queue-prefix": "queue://",
-                "topic-prefix": "topic://",
-            },
-        )
+        peer = self._engine.peer
+        assert peer is not None
+        self.container_id = peer.container_id
+        properties = {
+            "product": "kafka-journal",
+            "version": VERSION,
+            "queue-prefix": "queue://",
+            "topic-prefix": "topic://",
+        }
+        if SOLE_CONNECTION not in peer.desired_capabilities or self._server.claim(self):
+            self._engine.open(offered_capabilities=CAPABILITIES, properties=properties)
+            return
+        self._engine.open(properties={**properties, "amqp:connection-establishment-failed": True})
+        text = f"container id {self.container_id} is in use by another connection, and each wants to be the only one"
+        self.close(INVALID_FIELD, text, {"invalid-field": Symbol("container-id")})
 
     def _begun(self, session: AmqpSession) -> None:
         session.begin()
@@ -326,23 +338,58 @@ class AmqpConnection(asyncio.Protocol):
         link.context = Producer(self, link, place)
 
     def _consumer(self, link: SenderLink, source: SourceTerminus | None, target: object) -> None:
+        assert isinstance(target, TargetTerminus | None)
+        if (wanted := self.subscriptions.of_link(link, self.container_id, source)) is not None:
+            self._subscribe(link, wanted, target)
+            return
         if not isinstance(source, SourceTerminus):
             raise AmqpPeerError(INVALID_FIELD, "a link to receive on needs a source")
         filters = source_filters(source.filter)
         selects = selection(filters.selector) if filters.selector else None
-        if source.durable:
-            raise AmqpPeerError(NOT_IMPLEMENTED, "durable subscriptions are not served yet")
         queue, answer = self._source_queue(source, link)
-        assert isinstance(target, TargetTerminus | None)
         link.attach(replace(answer, filter=in_force(filters)), target)
-        presettled = link.offered is not None and link.offered.snd_settle_mode == SETTLED
-        holder = f"amqp {self._number} {link.session.channel} {link.name}"
+        presettled = self._presettled(link)
         consumer = (
             Browser(self, link, queue, presettled=presettled, selects=selects)
             if source.distribution_mode == COPY
-            else Consumer(self, link, queue, holder, presettled=presettled, selects=selects)
+            else Consumer(self, link, queue, self._holder(link), presettled=presettled, selects=selects)
         )
         self._consumers[link] = link.context = consumer
+
+    def _holder(self, link: SenderLink) -> str:
+        return f"amqp {self._number} {link.session.channel} {link.name}"
+
+    @staticmethod
+    def _presettled(link: SenderLink) -> bool:
+        return link.offered is not None and link.offered.snd_settle_mode == SETTLED
+
+    def _subscribe(self, link: SenderLink, wanted: Subscription, target: TargetTerminus | None) -> None:
+        """Attach a link to its subscription, once that is durable: the client relies on it from then on."""
+        queue = wanted.queue.name
+        self.access.require(Action.CONSUME, wanted.queue.address)
+        written = self.subscriptions.join(wanted, link, self.access)
+        self._own[link] = queue
+
+        def attach(error: JournalError | None) -> None:
+            if error is not None:
+                self._drop(link)
+                link.refuse(ErrorCondition(INTERNAL_ERROR, str(error)))
+                self.flush_later()
+                return
+            link.attach(wanted.answer, target)
+            if link in self._own:
+                presettled = self._presettled(link)
+                self._consumers[link] = link.context = Consumer(
+                    self, link, queue, self._holder(link), presettled=presettled, selects=None
+                )
+            else:
+                link.detach(closed=True)  # the client has detached it meanwhile
+            self.flush_later()
+
+        if written is None:
+            attach(None)
+        else:
+            written.add_callback(self.told(attach))
 
     def _source_queue(self, source: SourceTerminus, link: SenderLink) -> tuple[str, SourceTerminus]:
         """The queue of a source, and the source as it is answered."""
@@ -353,9 +400,6 @@ class AmqpConnection(asyncio.Protocol):
             raise AmqpPeerError(INVALID_FIELD, "a source has no address")
         place = place_of(source.address, source.capabilities)
         self.access.require(Action.BROWSE if source.distribution_mode == COPY else Action.CONSUME, place.address)
-        if place.routing is Routing.MULTICAST and not place.queue:
-            queue = self._own[link] = self.addresses.subscription(place.address, self.access)
-            return queue, source
         return self.addresses.source(place, self.access), source
 
     def _temporary_queue(self, link: Link) -> str:
@@ -363,20 +407,26 @@ class AmqpConnection(asyncio.Protocol):
         return queue
 
     def _detached(self, link: Link, *, closed: bool) -> None:
-        self._drop(link)
-        if link.locally_open:
-            link.detach(closed=closed)
+        def answer() -> None:
+            if link.locally_open:
+                link.detach(closed=closed)
 
-    def _drop(self, link: Link) -> None:
-        """Forget a link that is gone."""
+        self._drop(link, closed=closed, then=answer)
+
+    def _drop(self, link: Link, *, closed: bool = False, then: Callable[[], None] | None = None) -> None:
+        """Forget a link that is gone, closed by its client or not; `then` follows once a queue that goes with it is
+        destroyed durably."""
         self._usage.give_back(Counted.LINK, link)
         context = link.context
         if isinstance(context, Producer):
             context.close()
         if isinstance(link, SenderLink) and (consumer := self._consumers.pop(link, None)) is not None:
             consumer.close()
-        if (queue := self._own.pop(link, None)) is not None:
-            self.do(partial(self.store.destroy_queue, queue))
+        queue = self._own.pop(link, None)
+        if queue is not None and self.subscriptions.leave(queue, link, closed=closed):
+            self.do(partial(self.store.destroy_queue, queue), link, then=then, durably=True)
+        elif then is not None:
+            then()
 
     def detach(self, link: Link, condition: str, text: str) -> None:
         """End a link with an error."""

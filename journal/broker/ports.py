@@ -12,6 +12,7 @@ from journal.broker.addresses import Addresses
 from journal.broker.loop_calls import LoopCalls
 from journal.broker.security.access import UserAccess
 from journal.broker.security.security import ServerSecurity
+from journal.broker.subscriptions import Subscriptions
 from journal.errors import JournalError
 from journal.store.pending import Accepted
 from journal.store.store import MessageStore
@@ -80,6 +81,7 @@ class ConnectionOwner(Protocol):
     store: MessageStore
     settings: AmqpSettings
     addresses: Addresses
+    subscriptions: Subscriptions
     calls: LoopCalls
     loop: asyncio.AbstractEventLoop
     now_ms: Callable[[], int]
@@ -92,6 +94,9 @@ class ConnectionOwner(Protocol):
 
     def forget(self, connection: Any) -> None:
         """A connection has ended."""
+
+    def claim(self, connection: Any) -> bool:
+        """Whether a connection may be the only one of its container, until it ends."""
 
     def wait_for(self, queue: str, consumer: Any) -> None:
         """A consumer has found too little in its queue: `consumer.pump` is called when there is more."""

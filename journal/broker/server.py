@@ -22,6 +22,7 @@ from journal.broker.consumer import Consumer
 from journal.broker.listening import Listener
 from journal.broker.loop_calls import LoopCalls
 from journal.broker.security.security import ServerSecurity
+from journal.broker.subscriptions import Subscriptions
 from journal.errors import ConfigError, JournalError, StateError
 from journal.store.store import MessageStore
 
@@ -56,9 +57,12 @@ class AmqpServer:
         self.now_ms = now_ms
         self.addresses = Addresses(store, settings)
         self.security = ServerSecurity(settings, lambda: self.calls.soon(self._end_removed))
+        self.subscriptions = Subscriptions(store, self.addresses)
         self.loop = asyncio.new_event_loop()
         self.calls = LoopCalls(self.loop)
         self._connections: set[AmqpConnection] = set()
+        self._sole: dict[str, AmqpConnection] = {}
+        """Connections that are the only ones of their container, by its id."""
         self._waiting: dict[str, dict[Consumer, None]] = {}
         """Consumers that have found too little, by queue, in the order in which they get what comes."""
         self._looking = False
@@ -124,7 +128,14 @@ class AmqpServer:
         self._connections.add(connection)
 
     def forget(self, connection: AmqpConnection) -> None:
+        """A connection has ended."""
         self._connections.discard(connection)
+        if self._sole.get(connection.container_id) is connection:
+            del self._sole[connection.container_id]
+
+    def claim(self, connection: AmqpConnection) -> bool:
+        """Whether a connection may be the only one of its container, until it ends."""
+        return self._sole.setdefault(connection.container_id, connection) is connection
 
     def wait_for(self, queue: str, consumer: Consumer) -> None:
         """A consumer has found too little in its queue, and is called when there is more."""
