@@ -217,6 +217,8 @@ class AmqpConnection(asyncio.Protocol):
             self._drop(link)
         if self._timer is not None:
             self._timer.cancel()
+        if self._logging_in is not None:
+            self._logging_in.cancel()  # a password that waits for its check is not checked any more
         self._usage.close()
         self._server.forget(self)
 
