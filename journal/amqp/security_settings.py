@@ -65,3 +65,6 @@ class UserLimits(BaseModel):
 
     links_max: int = Field(default=100_000, ge=1)
     """Links of a user at a time; a further one is refused."""
+
+    in_flight_max: int = Field(default=100_000, ge=1)
+    """Messages that a user was sent and has not settled. Further ones stay in their queues until it has."""

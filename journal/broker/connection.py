@@ -174,6 +174,7 @@ class AmqpConnection(asyncio.Protocol):
 
     def _flush(self) -> None:
         self._flushing = False
+        self._usage.pump_waiting()
         if self._transport is None or self._transport.is_closing():
             return
         if data := self._engine.bytes_to_send():
@@ -453,6 +454,17 @@ class AmqpConnection(asyncio.Protocol):
     def wait_for(self, queue: str, consumer: Consumer) -> None:
         """A consumer has found too little in its queue, and is called when there is more."""
         self._server.wait_for(queue, consumer)
+
+    @property
+    def in_flight(self) -> int:
+        """Messages that were taken for the client, and that it has not settled."""
+        unsettled = sum(len(each.outgoing_unsettled) for each in self._usage.sessions)
+        return unsettled + sum(each.unsent for each in self._consumers.values())
+
+    def in_flight_room(self, consumer: Consumer) -> int:
+        """How many more messages the connection's user may be sent. Without room, the consumer is called when there is
+        some."""
+        return self._usage.room(consumer)
 
     def wait_no_more(self, queue: str, consumer: Consumer) -> None:
         """A consumer is gone."""

@@ -81,6 +81,11 @@ class Consumer:
         """Whether the client could be sent a message now."""
         return self.open and self._link.credit > 0 and self._reading is None
 
+    @property
+    def unsent(self) -> int:
+        """Messages that were taken and not sent yet."""
+        return len(self._rest)
+
     def pump(self) -> None:
         """Send what there is, as far as credit, window and the socket's buffer go."""
         connection, link = self._connection, self._link
@@ -95,7 +100,9 @@ class Consumer:
 
     def _take(self) -> bool:
         """Take a batch; false if there is nothing to send now."""
-        wanted = min(self._link.credit, BATCH)
+        wanted = min(self._link.credit, BATCH, self._connection.in_flight_room(self))
+        if wanted <= 0:
+            return False
         try:
             taken = self._fetch(wanted)
         except QueueMissingError as error:

@@ -71,6 +71,10 @@ class LinkOwner(Protocol):
     def wait_for(self, queue: str, consumer: Any) -> None:
         """A consumer has found too little in its queue: `consumer.pump` is called when there is more."""
 
+    def in_flight_room(self, consumer: Any) -> int:
+        """How many more messages the connection's user may be sent. Without room, `consumer.pump` is called when there
+        is some."""
+
     def wait_no_more(self, queue: str, consumer: Any) -> None:
         """A consumer is gone."""
 

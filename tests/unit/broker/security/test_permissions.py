@@ -8,6 +8,7 @@ from typing import Any
 import proton
 import pytest
 from proton import ConnectionException
+from proton.reactor import Copy
 from proton.utils import BlockingConnection, LinkDetached, SendException
 
 from journal.broker.security.permissions import Action, Permissions
@@ -198,3 +199,44 @@ def _freed(attach: Any) -> None:
         return True
 
     wait_until(tried)
+
+
+def test_a_user_who_settles_nothing_gets_no_more_and_goes_on_once_it_has(serve: Serve, users: UsersOfTest) -> None:
+    """The bound is on both connections of a user together; another user has one of its own."""
+    broker = limited(serve, users, in_flight_max=3)
+    bob, client, other = connect(broker, "bob"), connect(broker), connect(broker)
+    sender = bob.create_sender("orders")
+    for number in range(6):
+        sender.send(proton.Message(body=number))
+
+    def counts() -> tuple[int, int]:
+        queue = broker.store.queue("orders")
+        return queue.ready, queue.held
+
+    first = client.create_receiver("orders", credit=10)
+    wait_until(lambda: counts() == (3, 3))
+    other.create_receiver("orders", credit=10)
+    bob.create_receiver("orders", credit=1)
+    wait_until(lambda: counts() == (2, 4))
+    assert first.receive(TIMEOUT_S).body == 0
+    first.accept()
+    client.create_sender("orders")  # proton sends what it has to say with the next call
+    wait_until(lambda: counts() == (1, 4))
+    client.close()
+    # the other connection has the three that its user may have, and one is left
+    wait_until(lambda: counts() == (1, 4))
+    other.close()
+    wait_until(lambda: counts() == (4, 1))
+    bob.close()
+
+
+def test_who_may_browse_may_not_consume(broker: Broker, users: UsersOfTest) -> None:
+    users.add("looks", only(Action.BROWSE))
+    alice, client = connect(broker), connect(broker, "looks")
+    alice.create_sender("orders.eu").send(proton.Message(body=1))
+    assert client.create_receiver("orders.eu", options=Copy()).receive(TIMEOUT_S).body == 1
+    with pytest.raises(LinkDetached, match="user looks may not consume"):
+        client.create_receiver("orders.eu", name="takes").receive(TIMEOUT_S)
+    assert broker.store.queue("orders.eu").ready == 1
+    client.close()
+    alice.close()
