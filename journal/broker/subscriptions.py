@@ -25,6 +25,7 @@ from journal.amqp.links import Link
 from journal.amqp.message_types import SourceTerminus
 from journal.broker.addresses import Addresses, place_of
 from journal.broker.security.access import UserAccess
+from journal.broker.security.permissions import Action
 from journal.broker.selection import selection
 from journal.errors import AmqpPeerError, QueueInDoubtError, QueueMissingError
 from journal.store.model import QueueConfig, Routing
@@ -117,6 +118,7 @@ class Subscriptions:
             if (found.address, found.filter) != (queue.address, queue.filter):
                 if links:
                     raise AmqpPeerError(RESOURCE_LOCKED, f"subscription {queue.name} is in use with another selector")
+                access.require(Action.CONSUME, found.address)  # its messages are lost
                 try:
                     self._store.destroy_queue(queue.name)
                 except QueueInDoubtError as error:

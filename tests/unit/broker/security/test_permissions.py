@@ -8,7 +8,7 @@ from typing import Any
 import proton
 import pytest
 from proton import ConnectionException
-from proton.reactor import Copy
+from proton.reactor import Container, Copy
 from proton.utils import BlockingConnection, LinkDetached, SendException
 
 from journal.broker.security.permissions import Action, Permissions
@@ -18,6 +18,7 @@ from journal.errors import InvalidOperationError
 from tests.support.waiting import wait_until
 from tests.unit.broker.conftest import TIMEOUT_S, Broker
 from tests.unit.broker.security.conftest import Serve, UsersOfTest, connect
+from tests.unit.broker.test_subscriptions import subscribe
 
 ORDERS = {"#": frozenset(Action) - {Action.CREATE}, "orders.*": frozenset({Action.CREATE})}
 
@@ -240,3 +241,21 @@ def test_who_may_browse_may_not_consume(broker: Broker, users: UsersOfTest) -> N
     assert broker.store.queue("orders.eu").ready == 1
     client.close()
     alice.close()
+
+
+def test_a_subscription_is_not_made_anew_by_a_user_who_may_not_consume_its_address(
+    broker: Broker, users: UsersOfTest
+) -> None:
+    """A client takes another one's client id, and asks for its subscription at another address."""
+    users.add("bob", {"sport": frozenset(Action)})
+    for name, topic in (("alice", "news"), ("bob", "sport")):
+        container = Container()
+        container.container_id = "clerk"
+        client = connect(broker, name, container=container)
+        if name == "alice":
+            subscribe(client, "desk", topic=topic)
+        else:
+            with pytest.raises(LinkDetached, match="user bob may not consume news"):
+                subscribe(client, "desk", topic=topic)
+        client.close()
+    assert broker.store.queue("clerk.desk").config.address == "news"
