@@ -59,7 +59,7 @@ class AmqpSettings(BaseModel):
             raise ValueError(
                 f"{self.listen} can be reached from other machines, and AMQP is served without {without}: set "
                 "amqp.security.users_file and amqp.security.certificate, listen on 127.0.0.1, or allow it with "
-                "--insecure (amqp.insecure)"
+                "amqp.insecure (node --insecure)"
             )
         return self
 

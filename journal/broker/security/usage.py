@@ -57,7 +57,8 @@ class UsersUsage:
         if self._limits is None:
             return _NO_BOUND
         connections = self._taken.get((user, Counted.CONNECTION), ())
-        return self._limits.in_flight_max - sum(each.in_flight for each in connections)
+        in_flight: int = sum(each.in_flight for each in connections)
+        return self._limits.in_flight_max - in_flight
 
     def wait(self, user: str, link: WaitingLink) -> None:
         """Have a link pump when its user has room."""
