@@ -279,6 +279,15 @@ def misplaced_staged(planted: Planted) -> None:
     planted.rows[staged_key(planted.id(8), planted.shard, 10, 77)] = planted.rows.pop(key)
 
 
+def skipped(planted: Planted) -> None:
+    """What `repair skip` does: a worker writes a row for a record that is no frame, and goes on."""
+    at = next(place for place, entry in enumerate(planted.wal) if entry.offset == STANDS_AT)
+    planted.wal.insert(at, WalEntry(STANDS_AT - 1, START_MS, b"no frame", False))
+    row = Skipped(shard=planted.shard, offset=STANDS_AT - 1, timestamp=1)
+    planted.rows[skipped_key(planted.shard, row.offset)] = row.SerializeToString()
+    planted.change_mark(skipped=1)
+
+
 def misplaced_skip(planted: Planted) -> None:
     planted.rows[skipped_key(planted.shard, 99)] = Skipped(
         shard=planted.shard, offset=98, timestamp=1
