@@ -30,8 +30,9 @@ from loaders.spark.analytics.queue_events import (
 )
 from loaders.spark.analytics.queue_windows import QUEUE, latencies, summary, windows
 from loaders.spark.fold.fold import is_one_of
-from loaders.spark.read.archived import as_records, newest_manifest, read_archive, require_beginning
-from loaders.spark.read.loading import batch
+from loaders.spark.read.archived import newest_manifest, read_archive, require_beginning
+from loaders.spark.read.frames import with_operations
+from loaders.spark.read.loading import load
 from loaders.spark.read.readers import skipped_places
 from loaders.spark.read.source import JournalIdentity, JournalSource, identity
 from loaders.spark.read.start import readable_start
@@ -101,28 +102,22 @@ def analytics(
         journal = identity(source)
         places = skipped_places(spark, source)
         start = readable_start(source, journal, mend="--from-archive PATH is of an archive that has it")
-        records = batch(spark, source, source.wal, starting=start)
+        entries = load(spark, source, "entries", starting=start)
     else:
         manifest = newest_manifest(spark, archive, source.journal)
         require_beginning(spark, archive, source.journal)
         journal = JournalIdentity(manifest.uuid, len(manifest.parts))
         places = manifest.skipped_and_archived()
-        records = as_records(read_archive(spark, archive, source.journal), source.wal)
+        entries = with_operations(read_archive(spark, archive, source.journal), source.wal, journal)
     with journal_errors():
-        with_skips = records.withColumn("skip", is_one_of(places))
-        return analysed(with_skips, journal, source.journal, width_s, skipped=len(places))
+        with_skips = entries.withColumn("skip", is_one_of(places))
+        return analysed(with_skips, source.journal, width_s, skipped=len(places))
 
 
-def analysed(
-    records: DataFrame,
-    journal: JournalIdentity,
-    name: str,
-    width_s: float | None = None,
-    *,
-    skipped: int = 0,
-) -> Analytics:
-    """The analytics of records in Kafka's columns and the column `skip`; `skipped` is the number of records to skip."""
-    part = _computed(read_part(records, journal))
+def analysed(entries: DataFrame, name: str, width_s: float | None = None, *, skipped: int = 0) -> Analytics:
+    """The analytics of rows of the table `entries` and the column `skip`; `skipped` is the number of records to
+    skip."""
+    part = _computed(read_part(entries))
     took_effect = happened(operations_of(part), markers_of(part), None)
     events, doubts = _computed(took_effect.events), _computed(took_effect.doubts)
     of_messages = _computed(stays(events))

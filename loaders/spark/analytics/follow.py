@@ -51,7 +51,7 @@ from loaders.spark.analytics.queue_events import (
 from loaders.spark.analytics.queue_windows import windows
 from loaders.spark.analytics.window_sinks import Sink, WindowSpan
 from loaders.spark.fold.fold import is_one_of
-from loaders.spark.read.loading import stream
+from loaders.spark.read.loading import load_stream
 from loaders.spark.read.readers import skipped_places
 from loaders.spark.read.source import JournalIdentity, JournalSource, identity
 from loaders.spark.read.start import readable_start
@@ -163,15 +163,15 @@ class WindowsFollower:
         """The error that says that another job has taken the state."""
         return f"another job goes on from the state at {self._state} now: one at a time may, end one of the two"
 
-    def windows(self, records: DataFrame) -> Over | None:
-        """The windows that are over at the end of a micro-batch; None if none is. `records` have Kafka's columns and
-        `skip`. The state must be this job's (`begin`)."""
+    def windows(self, entries: DataFrame) -> Over | None:
+        """The windows that are over at the end of a micro-batch; None if none is. `entries` have the columns of that
+        table and `skip`. The state must be this job's (`begin`)."""
         clock = None if self._newest is None else self._newest.clock
         before = {name: self._read(name, self._newest) for name in _STATE}
-        records = records.localCheckpoint()
-        newest = records.groupBy("partition").agg(F.max("offset").alias("offset")).collect()
-        self.ends = {**self.ends, **{row["partition"]: row["offset"] + 1 for row in newest}}
-        part = read_part(records, self._journal).localCheckpoint()
+        entries = entries.localCheckpoint()
+        newest = entries.groupBy("shard").agg(F.max("offset").alias("offset")).collect()
+        self.ends = {**self.ends, **{row["shard"]: row["offset"] + 1 for row in newest}}
+        part = read_part(entries)
         span = span_of(part)
         if span.dead_letters.count and self._bad_input is not None:
             self._bad_input(span.dead_letters)
@@ -318,7 +318,7 @@ def follow(
     try:
         give(follower.unsent())
         run_micro_batches(
-            stream(spark, source, source.wal, starting=follower.ends, max_offsets=max_offsets).withColumn(
+            load_stream(spark, source, "entries", starting=follower.ends, max_offsets=max_offsets).withColumn(
                 "skip", is_one_of(places)
             ),
             "analytics",

@@ -22,9 +22,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from journal.v1.store_pb2 import RecordKind, UpdateKind
-from loaders.spark.fold.frames import SHARD, flattened, throughout
+from loaders.spark.fold.frames import SHARD, throughout
 from loaders.spark.fold.transactions import COMMITTED, OPEN, PREPARED, ROLLED_BACK, STAGED, resolved
-from loaders.spark.read.source import JournalIdentity
 from loaders.spark.session.wire import computed_once, parsed
 
 _ADDED = (RecordKind.QUEUE, RecordKind.MESSAGE)
@@ -74,17 +73,16 @@ class Happened(NamedTuple):
     waiting: DataFrame
 
 
-def read_part(records: DataFrame, journal: JournalIdentity) -> DataFrame:
-    """One row for each operation, or for a frame without any, from Kafka's columns and `skip` (an operator
+def read_part(entries: DataFrame) -> DataFrame:
+    """One row for each operation, or for a frame without any, from the table `entries` and `skip` (an operator
     has had the record skipped: it is left out). A record that is no frame of the journal has one row of its
     place and its `fault`."""
-    flat = flattened(records.withColumn("until", F.lit(None).cast("bigint")), journal)
     good, first = F.col("fault").isNull(), F.coalesce("index", F.lit(0)) == 0
     data = F.when(F.col("kind").isin(*_WITH_DATA), F.col("data"))
     known = {"at": F.expr("unix_millis(timestamp)"), "data": data}
     names = ("epoch", "node", "at", "index", "type", "id", "kind", "data", "subject", "tx", "covers")
     of_frame = (F.when(good, known.get(name, F.col(name))).alias(name) for name in names)
-    return flat.where(~F.col("skip") & (good | first)).select(*SHARD, "offset", "fault", *of_frame)
+    return entries.where(~F.col("skip") & (good | first)).select(*SHARD, "offset", "fault", *of_frame)
 
 
 def span_of(part: DataFrame) -> Span:

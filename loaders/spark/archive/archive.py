@@ -28,7 +28,7 @@ from loaders.spark.archive.marks import ArchiveMarks
 from loaders.spark.archive.numbers import checked_part
 from loaders.spark.archive.result import ArchiveResult
 from loaders.spark.read.archived import read_archive
-from loaders.spark.read.loading import stream
+from loaders.spark.read.loading import load_stream
 from loaders.spark.read.readers import skipped_places
 from loaders.spark.read.source import EARLIEST, JournalIdentity, JournalSource, control, identity
 from loaders.spark.read.start import readable_start
@@ -140,7 +140,7 @@ class _ArchiveJob:
 
     def run(self, *, once: bool, every_s: float, max_offsets: int) -> ArchiveResult:
         run_micro_batches(
-            stream(self._spark, self._source, self._source.wal, starting=self._starting, max_offsets=max_offsets),
+            load_stream(self._spark, self._source, "wal", starting=self._starting, max_offsets=max_offsets),
             "archive",
             self._source.journal,
             self._archive,

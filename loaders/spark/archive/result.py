@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from loaders.spark.read.archived import as_records
 from loaders.spark.read.frames import dead_letters, with_operations
 from loaders.spark.read.source import JournalIdentity
 from loaders.spark.stored.manifest import Manifest
@@ -56,7 +55,7 @@ class ArchiveResult:
     def count_damaged(self, written: DataFrame, journal: JournalIdentity, topic: str) -> None:
         """Count the damaged frames of a batch, which is in the archive's columns."""
         own = F.col("uuid").eqNullSafe(F.lit(journal.uuid))
-        damaged = dead_letters(with_operations(as_records(written.where(own), topic), journal))
+        damaged = dead_letters(with_operations(written.where(own), topic, journal))
         first = F.min(F.struct("topic", "partition", "offset")).alias("first")
         (found,) = damaged.agg(F.count("*").alias("count"), first).collect()
         self.damaged = (self.damaged or 0) + found["count"]

@@ -48,6 +48,7 @@ from loaders.spark.audit.compare import (
     found_records,
     found_transactions,
     is_misplaced,
+    state_of,
     stray_rows,
     with_fingerprints,
     wrong_rows,
@@ -56,15 +57,13 @@ from loaders.spark.fold.fold import by_shard, effective, folded_lives, is_one_of
 from loaders.spark.fold.frames import (
     applied_operations,
     fingerprinted,
-    flattened,
     known_facts,
     put_aside,
     shard_facts,
 )
 from loaders.spark.fold.transactions import transaction_counts, transactions_left
-from loaders.spark.read import rows
 from loaders.spark.read.archived import joined
-from loaders.spark.read.loading import batch
+from loaders.spark.read.loading import load
 from loaders.spark.read.source import JournalIdentity, JournalSource, identity
 from loaders.spark.read.start import begin_of
 from loaders.spark.session.failures import journal_errors
@@ -74,6 +73,11 @@ _NONE = -1
 _OF_IDS = ("applied", "rejected", "records", "updates", *OF_BASE)
 _COUNTED = ("applied", "rejected", "records", "updates", "staged", "prepared", "dropped")
 """Fields of a mark that only a fold of the operations gives. The other fields follow from the frames alone."""
+_OF_TABLE = (
+    *("topic", "shard", "offset", "key", "row", "deleted", "id", "tx", "type", "kind", "data", "replaceable"),
+    *("subject", "position", "updates", "spilled", "transaction", "value", "fault"),
+)
+"""The columns of the table `rows` that are compared."""
 _GOES_ON = ("applied", "rejected", "dropped")
 """Fields of a mark that never decrease."""
 _FROM_ARCHIVE = "--archive PATH reads it from an archive"
@@ -91,28 +95,26 @@ def audit(
     WAL is trimmed meanwhile, and KafkaUnavailableError.
     """
     journal = identity(source)
-    table = batch(spark, source, source.table)
     with journal_errors():
-        # the trim is read first, so that no mark that is read next is before it; the end of the WAL is read last
+        # the trim is read first, so that no mark that is read next is before it
         if archive is None:
             begin = begin_of(source, journal)
             bases = bases_of(spark, source, begin)
-            marks = table_marks(table)
-            wal = batch(spark, source, source.wal, starting=begin.offsets)
+            wal = load(spark, source, "entries", starting=begin.offsets)
         else:
             bases = {}
-            marks = table_marks(table)
             wal = joined(spark, source, journal, archive)
-        return compare(spark, wal, table, journal, marks=marks, topic=source.wal, bases=bases, kept_max=kept_max)
+        table = load(spark, source, "rows", columns=_OF_TABLE)
+        return compare(spark, wal, table, journal, topic=source.wal, bases=bases, kept_max=kept_max)
 
 
 def table_marks(table: DataFrame) -> Mapping[int, Row]:
-    """For each shard: its newest mark and where that stands, where the shard's rows end now, and which offsets were
+    """For each shard: its newest mark and where that stands, where the shard's rows end, and which offsets were
     skipped."""
-    own = F.col("value").isNotNull() & ~is_misplaced()
-    is_mark, is_skip = (own & (rows.type_of_key() == name) for name in ("MARK", "SKIPPED"))
+    own = ~F.col("deleted") & ~is_misplaced()
+    is_mark, is_skip = (own & (F.col("row") == name) for name in ("MARK", "SKIPPED"))
     skipped = F.conv(F.hex(F.expr("substring(key, 4, 8)")), 16, 10).try_cast("bigint")
-    found = table.groupBy(F.col("partition").alias("shard")).agg(
+    found = table.groupBy("shard").agg(
         F.max_by(F.when(is_mark, F.col("value")), F.when(is_mark, F.col("offset"))).alias("mark"),
         F.coalesce(F.max(F.when(is_mark, F.col("offset"))), F.lit(_NONE)).alias("row_offset"),
         F.max("offset").alias("last"),
@@ -129,27 +131,31 @@ def compare(
     table: DataFrame,
     journal: JournalIdentity,
     *,
-    marks: Mapping[int, Row],
     topic: str,
     bases: Mapping[int, TrimmedBase] | None = None,
     kept_max: int = KEPT_MAX,
 ) -> Report:
-    """Compare `wal` and `table`, which have Kafka's columns. `marks` are those of `table_marks`, `topic` names the WAL
-    in the report, and `bases` are those of `base.bases_of`."""
+    """Compare `wal`, which has the columns of `entries`, and `table`, which has those of `_OF_TABLE`. `topic` names the
+    WAL in the report, and `bases` are those of `base.bases_of`."""
     bases = bases or {}
+    # the table is read first and once, so that the WAL is not behind it; digests need all data
+    kept = table.withColumn("value", F.when(F.col("row") == "MARK", F.col("value")))
+    table = put_aside(kept if bases else with_fingerprints(kept))
+    marks = table_marks(table)
     shards = [_Audited(shard, marks.get(shard), topic, kept_max, bases.get(shard)) for shard in range(journal.shards)]
     until = {each.number: each.mark.offset for each in shards}
     places = ((each.number, offset) for each in shards for offset in each.skipped)
-    records = wal.withColumn("skip", is_one_of(places)).withColumn("until", by_shard(until))
-    flat = flattened(records, journal).withColumn(
-        "data", F.when(F.col("type") == "MARKER", F.col("data")).otherwise(fingerprinted(F.col("data")))
+    data = F.when(F.col("type") == "MARKER", F.col("data")).otherwise(fingerprinted(F.col("data")))
+    flat = wal.select(
+        *(F.col(name) for name in wal.columns if name not in ("key", "value", "data")),
+        is_one_of(places).alias("skip"),
+        by_shard(until).alias("until"),
+        F.length("data").alias("bytes"),
+        data.alias("data"),
     )
     whole = table.where(F.col("offset") <= by_shard({each.number: each.row_offset for each in shards}))
-    # the table is read before the WAL, because compaction may remove rows while the WAL is read
-    found = rows.changes(rows.newest(whole.where(~is_misplaced())))
-    if bases:
-        found = put_aside(found)  # the digests need all data
-    state = put_aside(with_fingerprints(found))
+    found = put_aside(state_of(whole))
+    state = put_aside(with_fingerprints(found)) if bases else found
     flat = put_aside(with_waiting(flat, bases, topic) if bases else flat)
     new = flat.where(is_new(F.col("offset"), bases)) if bases else flat
     facts = shard_facts(new, epoch=stood("epoch", bases), number=stood("number", bases))

@@ -63,7 +63,7 @@ def bases_of(spark: SparkSession, source: JournalSource, begin: Begin) -> dict[i
 
 def begins(bases: Mapping[int, TrimmedBase]) -> Column:
     """The offset after which the fold of a row's shard begins; null for the shard's first frame."""
-    return by_shard({shard: base.mark.offset for shard, base in bases.items()}, "shard")
+    return by_shard({shard: base.mark.offset for shard, base in bases.items()})
 
 
 def is_new(offset: Column, bases: Mapping[int, TrimmedBase]) -> Column:
@@ -73,12 +73,12 @@ def is_new(offset: Column, bases: Mapping[int, TrimmedBase]) -> Column:
 
 def stood(name: str, bases: Mapping[int, TrimmedBase]) -> Column:
     """A field of the mark at which the fold of a row's shard begins; 0 if there is no such mark."""
-    return F.coalesce(by_shard({shard: getattr(base.mark, name) for shard, base in bases.items()}, "shard"), F.lit(0))
+    return F.coalesce(by_shard({shard: getattr(base.mark, name) for shard, base in bases.items()}), F.lit(0))
 
 
 def with_waiting(flat: DataFrame, bases: Mapping[int, TrimmedBase], topic: str) -> DataFrame:
-    """The result of `fold_frames.flattened` for the WAL `topic`, without the operations that the bases contain, except
-    staged ones whose transactions were not settled at the trim."""
+    """Rows of the table `entries` of the WAL `topic`, without the operations that the bases contain, except staged ones
+    whose transactions were not settled at the trim."""
     parts = [(shard, part) for shard, base in bases.items() for part in base.transactions]
     if not parts:
         return flat.where(is_new(F.col("offset"), bases))

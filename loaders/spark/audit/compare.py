@@ -24,17 +24,22 @@ _TEXT_MAX = 300
 # ---- the table's side ----------------------------------------------------------------------------------------
 
 
-def with_fingerprints(state: DataFrame) -> DataFrame:
-    """The rows of a state (`rows.changes`) with all data as fingerprints, without columns that are not compared."""
+def with_fingerprints(table: DataFrame) -> DataFrame:
+    """Rows of the table `rows` with all data as fingerprints."""
     of_update = F.transform("updates", lambda update: update.withField("data", fingerprinted(update["data"])))
     part = F.col("transaction")
     data = fingerprinted(F.coalesce(part["data"], F.lit(b"")))
     return (
-        state.withColumn("data", fingerprinted(F.col("data")))
+        table.withColumn("data", fingerprinted(F.col("data")))
         .withColumn("updates", of_update)
         .withColumn("transaction", F.when(part.isNotNull(), part.withField("data", data)))
-        .drop("mark", "skipped", "owner", "written", "offset", "deleted")
     )
+
+
+def state_of(table: DataFrame) -> DataFrame:
+    """The state that rows of the table `rows` give, without the columns that are not compared."""
+    newest = rows.newest(table.where(~is_misplaced())).where(F.col("fault").isNull())
+    return newest.drop("topic", "offset", "key", "deleted", "value", "fault", "owner")
 
 
 def found_records(state: DataFrame) -> DataFrame:
@@ -174,14 +179,14 @@ def first_of_each(differences: DataFrame, kept_max: int) -> DataFrame:
 
 
 def is_misplaced() -> Column:
-    """Whether a table record is under a key of another shard than its partition's."""
-    shard = rows.shard_of_key()
-    return F.coalesce(shard != F.col("partition"), F.lit(False))
+    """Whether a row is under a key of another shard than its own."""
+    return F.coalesce(rows.shard_of_key() != F.col("shard"), F.lit(False))
 
 
 def wrong_rows(table: DataFrame) -> DataFrame:
     """Table records that are not what their key says, or under a key of another shard, as differences."""
-    none = _of_rows(rows.dead_letters(table.where(~is_misplaced())), F.lit("what its key says"), F.col("reason"))
+    faulty = table.where(F.col("fault").isNotNull() & ~is_misplaced())
+    none = _of_rows(faulty, F.lit("what its key says"), F.col("fault"))
     of_another = F.format_string("a row of shard %d", rows.shard_of_key())
     return none.union(_of_rows(table.where(is_misplaced()), F.lit("a row of this shard"), of_another))
 
@@ -194,7 +199,7 @@ def stray_rows(behind: DataFrame) -> DataFrame:
 def _of_rows(table: DataFrame, expected: Column, found: Column) -> DataFrame:
     key = F.format_string("key %s at %d", F.lower(F.hex(F.coalesce("key", F.lit(b"")))), F.col("offset"))
     difference = _difference("row", F.col("offset"), key, expected, found)
-    told = table.select(F.col("partition").alias("shard"), difference.alias("difference"))
+    told = table.select("shard", difference.alias("difference"))
     return told.select("shard", "difference.*")
 
 

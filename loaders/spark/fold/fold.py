@@ -26,14 +26,13 @@ from loaders.spark.fold.frames import (
     SHARD,
     applied_operations,
     before,
-    flattened,
     put_aside,
     shard_facts,
     throughout,
 )
 from loaders.spark.fold.transactions import COMMITTED, STAGED, resolved, transaction_counts, transactions_left
 from loaders.spark.read.archived import joined
-from loaders.spark.read.loading import batch
+from loaders.spark.read.loading import load
 from loaders.spark.read.readers import skipped_places
 from loaders.spark.read.source import JournalIdentity, JournalSource, identity, require_all_shards
 from loaders.spark.read.start import readable_start
@@ -53,11 +52,12 @@ class State(NamedTuple):
 
 
 def fold(flat: DataFrame) -> State:
-    """The state after the rows of `fold_frames.flattened`, for any number of journals (told apart by their topics).
+    """The state after rows as `fold_frames.shard_facts` takes them, for any number of journals (told apart by their
+    topics).
 
     The state is computed now, each step once, and kept, so that reading it is cheap.
     """
-    flat = put_aside(flat)
+    flat = put_aside(flat.withColumn("bytes", F.length("data")))
     facts = put_aside(shard_facts(flat))
     operations = applied_operations(flat, facts)
     of_transactions = put_aside(transacted(operations))
@@ -91,20 +91,19 @@ def state_as_of(
         raise ConfigError("a state is as of a time, or as of offsets")
     journal = identity(source)
     require_all_shards(journal, offsets)
-    records = committed(spark, source, journal, archive)
-    with_skips = records.withColumn("skip", is_skipped(spark, source))
+    with_skips = committed(spark, source, journal, archive).withColumn("skip", is_skipped(spark, source))
     if offsets is not None:
-        return fold(flattened(with_skips.withColumn("until", by_shard(offsets)), journal))
-    return fold(flattened(cut_at(with_skips, journal, F.lit(time)), journal))
+        return fold(with_skips.withColumn("until", by_shard(offsets)))
+    return fold(cut_at(with_skips, F.lit(time)))
 
 
 def committed(spark: SparkSession, source: JournalSource, journal: JournalIdentity, archive: str | None) -> DataFrame:
-    """The whole WAL in Kafka's columns, with its beginning from the archive at a path. Raises the errors of
+    """The table `entries` of the whole WAL, with its beginning from the archive at a path. Raises the errors of
     `state_as_of`."""
     if archive is not None:
         return joined(spark, source, journal, archive)
     start = readable_start(source, journal, mend="archive=PATH reads it from an archive")
-    return batch(spark, source, source.wal, starting=start)
+    return load(spark, source, "entries", starting=start)
 
 
 def is_skipped(spark: SparkSession, source: JournalSource) -> Column:
@@ -117,19 +116,17 @@ def is_one_of(places: Iterable[tuple[int, int]]) -> Column:
     by_offset: dict[int, list[int]] = {}
     for shard, offset in places:
         by_offset.setdefault(shard, []).append(offset)
-    found = [
-        (F.col("partition") == shard) & F.col("offset").isin(offsets) for shard, offsets in sorted(by_offset.items())
-    ]
+    found = [(F.col("shard") == shard) & F.col("offset").isin(offsets) for shard, offsets in sorted(by_offset.items())]
     return reduce(lambda one, other: one | other, found, F.lit(False))
 
 
-def by_shard(offsets: Mapping[int, int], shard: str = "partition") -> Column:
-    """The offset of a record's shard (`shard` names the column); null for a shard that is not named."""
+def by_shard(offsets: Mapping[int, int]) -> Column:
+    """The offset of a row's shard; null for a shard that is not named."""
     if not offsets:
         return F.lit(None).cast("bigint")
     # the numbers are passed as one text, because asking the JVM for each would cost more than parsing them
     named = ", ".join(f"{value}L" for pair in sorted(offsets.items()) for value in pair)
-    return F.expr(f"map({named})")[F.col(shard).cast("bigint")]
+    return F.expr(f"map({named})")[F.col("shard").cast("bigint")]
 
 
 # ---- operations ----------------------------------------------------------------------------------------------
@@ -294,10 +291,9 @@ def marks(facts: DataFrame, lives: DataFrame, of_transactions: DataFrame) -> Dat
 # ---- at a time ---------------------------------------------------------------------------------------------------
 
 
-def cut_at(records: DataFrame, journal: JournalIdentity, time: Column) -> DataFrame:
-    """`records` with the column `until`: the end of the last group that had been appended completely at the given time.
-    The epoch and the group of a skipped record do not count."""
-    flat = flattened(records.withColumn("until", F.lit(None).cast("bigint")), journal)
+def cut_at(flat: DataFrame, time: Column) -> DataFrame:
+    """Rows of the table `entries` and `skip`, with the column `until`: the end of the last group that had been appended
+    completely at the given time. The epoch and the group of a skipped record do not count."""
     heads = flat.where((F.coalesce("index", F.lit(0)) == 0) & F.col("fault").isNull() & ~F.col("skip"))
     newest = F.coalesce(F.max("epoch").over(before(*SHARD, order=("offset",))), F.lit(0))
     of_now = heads.withColumn("newest", newest).where(F.col("epoch") >= F.col("newest"))
@@ -308,5 +304,5 @@ def cut_at(records: DataFrame, journal: JournalIdentity, time: Column) -> DataFr
         .groupBy(*SHARD)
         .agg(F.max("offset").alias("until"))
     )
-    together = records.join(F.broadcast(ends.withColumnRenamed("shard", "partition")), ["topic", "partition"], "left")
+    together = flat.join(F.broadcast(ends), list(SHARD), "left")
     return together.withColumn("until", F.coalesce("until", F.lit(-1).cast("bigint")))

@@ -14,8 +14,6 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Row, SparkSession, Window, WindowSpec
 from pyspark.sql import functions as F
 
-from loaders.spark.read.frames import with_operations
-from loaders.spark.read.source import JournalIdentity
 from loaders.spark.session.wire import table_of
 
 SHARD = ("topic", "shard")
@@ -23,16 +21,6 @@ SHARD = ("topic", "shard")
 _FOREVER = 2**63 - 1
 _CUT = ("topic", "shard", "end", "stale_offsets", "epoch")
 _CUT_SCHEMA = "topic string, shard int, end bigint, stale_offsets array<bigint>, epoch bigint"
-
-
-def flattened(records: DataFrame, journal: JournalIdentity) -> DataFrame:
-    """One row for each operation; a record without operations, or that is no frame of the journal, gives one row whose
-    index is null.
-
-    `records` have Kafka's columns, `skip` (an operator has had the record skipped) and `until` (the offset at which
-    its shard's fold ends; null: at the shard's end). `fault` says why a record is no frame of the journal.
-    """
-    return with_operations(records, journal, "skip boolean, until bigint").withColumn("bytes", F.length("data"))
 
 
 def fingerprinted(data: Column) -> Column:
@@ -46,6 +34,9 @@ def fingerprinted(data: Column) -> Column:
 def shard_facts(flat: DataFrame, *, epoch: Column | None = None, number: Column | None = None) -> DataFrame:
     """One row for each shard: the fields of its mark that its frames give, where its fold ends, and where and why it
     stops.
+
+    `flat` has rows of the data source's table `entries` and two more columns: `skip` (an operator has had the record
+    skipped) and `until` (the offset at which its shard's fold ends; null: at the shard's end).
 
     `epoch` and `number` are those of the shard before the first of these frames; without them there were no earlier
     frames.

@@ -6,7 +6,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from journal.errors import ArchiveError
-from loaders.spark.read.loading import batch
+from loaders.spark.read.frames import with_operations
+from loaders.spark.read.loading import load
 from loaders.spark.read.source import Control, JournalIdentity, JournalSource
 from loaders.spark.read.start import readable_start
 from loaders.spark.stored.archive_frames import all_frames
@@ -66,21 +67,8 @@ def require_beginning(spark: SparkSession, path: str, journal: str) -> None:
         )
 
 
-def as_records(archived: DataFrame, topic: str) -> DataFrame:
-    """Archived records in Kafka's columns, like those of `source.batch`."""
-    return archived.select(
-        "key",
-        "value",
-        F.lit(topic).alias("topic"),
-        F.col("shard").alias("partition"),
-        "offset",
-        F.col("appended").alias("timestamp"),
-    )
-
-
 def joined(spark: SparkSession, source: JournalSource, journal: JournalIdentity, path: str) -> DataFrame:
-    """The archive followed by the committed WAL from the archive's end, in Kafka's columns, without a gap or an
-    overlap.
+    """The table `entries` of the archive, and of the committed WAL from the archive's end, without a gap or an overlap.
 
     Raises ArchiveError for an archive of another journal or without its beginning, and GapError if the WAL has been
     trimmed beyond the archive.
@@ -92,7 +80,7 @@ def joined(spark: SparkSession, source: JournalSource, journal: JournalIdentity,
     starting = manifest.ends()
     readable_start(source, journal, starting, mend=f"the archive {path} ends before that")
     # the newest manifest is read first; records archived after that are read from the WAL
-    archived = as_records(read_archive(spark, path, source.journal), source.wal)
+    archived = read_archive(spark, path, source.journal)
     ends = F.create_map(*(F.lit(n) for pair in sorted(starting.items()) for n in pair))
-    before = archived.where(F.col("offset") < ends[F.col("partition")])
-    return before.unionByName(batch(spark, source, source.wal, starting=starting))
+    before = with_operations(archived.where(F.col("offset") < ends[F.col("shard")]), source.wal, journal)
+    return before.unionByName(load(spark, source, "entries", starting=starting))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -26,11 +25,10 @@ def load(
     ending: Mapping[int, int] | None = None,
     shards: Collection[int] | None = None,
     columns: Collection[str] | None = None,
-    topic: str | None = None,
 ) -> DataFrame:
     """A table, read anew by every action. Raises the errors of `source.control`, and ConfigError for an option that
     cannot be."""
-    options = _options(source, table, starting, ending, shards, columns, topic)
+    options = _options(source, table, starting, ending, shards, columns)
     if spark.conf.get(_TAKES_FILTERS, "false") == "true":
         options["filters"] = "true"
     _register(spark)
@@ -48,11 +46,10 @@ def load_stream(
     starting: Mapping[int, int] | str | None = None,
     max_offsets: int | None = None,
     columns: Collection[str] | None = None,
-    topic: str | None = None,
 ) -> DataFrame:
     """A table as a stream. `starting` counts for a query without a checkpoint; `max_offsets` bounds a micro-batch.
     Raises the errors of `load`."""
-    options = _options(source, table, starting, None, None, columns, topic)
+    options = _options(source, table, starting, None, None, columns)
     if max_offsets is not None:
         options["max_offsets"] = str(max_offsets)
     _register(spark)
@@ -76,71 +73,12 @@ def _options(
     ending: Mapping[int, int] | None,
     shards: Collection[int] | None,
     columns: Collection[str] | None,
-    topic: str | None,
 ) -> dict[str, str]:
     given = {
         "table": table,
-        "topic": topic,
         "start": offsets_option(starting) if isinstance(starting, Mapping) else starting,
         "end": None if ending is None else offsets_option(ending),
         "shards": None if shards is None else ",".join(map(str, shards)),
         "columns": None if columns is None else ",".join(columns),
     }
     return source.reader_options() | {name: value for name, value in given.items() if value is not None}
-
-
-# ---- records of a topic ------------------------------------------------------------------------------------
-
-
-def batch(
-    spark: SparkSession,
-    source: JournalSource,
-    topic: str,
-    *,
-    starting: Mapping[int, int] | None = None,
-    ending: Mapping[int, int] | None = None,
-    shards: Collection[int] | None = None,
-) -> DataFrame:
-    """A topic's committed records, read anew by every action: key, value, topic, partition, offset, timestamp.
-
-    `shards` are the partitions to read, by default all. `starting` (inclusive) and `ending` (exclusive) are {partition:
-    offset}, and must name every partition that is read.
-    """
-    start = "earliest" if starting is None else starting
-    return load(spark, source, "raw", starting=start, ending=ending, shards=shards, topic=topic.rpartition(".")[2])
-
-
-def batch_topics(
-    spark: SparkSession,
-    source: JournalSource,
-    starting: Mapping[str, Mapping[int, int]],
-    ending: Mapping[str, Mapping[int, int]],
-) -> DataFrame:
-    """Records of several topics, like `batch`."""
-    parts = (batch(spark, source, topic, starting=starting[topic], ending=ends) for topic, ends in ending.items())
-    return reduce(DataFrame.union, parts)
-
-
-def stream(
-    spark: SparkSession,
-    source: JournalSource,
-    topic: str,
-    *,
-    starting: Mapping[int, int] | None = None,
-    max_offsets: int | None = None,
-) -> DataFrame:
-    """A topic as a stream. `starting` counts for a query without a checkpoint; `max_offsets` bounds a micro-batch."""
-    start = "earliest" if starting is None else starting
-    return load_stream(spark, source, "raw", starting=start, max_offsets=max_offsets, topic=topic.rpartition(".")[2])
-
-
-def stream_topics(
-    spark: SparkSession,
-    source: JournalSource,
-    starting: Mapping[str, Mapping[int, int]],
-    *,
-    max_offsets: int | None = None,
-) -> DataFrame:
-    """Several topics as one stream; `starting` has the offsets of all partitions of each topic."""
-    parts = (stream(spark, source, topic, starting=of, max_offsets=max_offsets) for topic, of in starting.items())
-    return reduce(DataFrame.union, parts)

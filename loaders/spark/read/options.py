@@ -19,7 +19,6 @@ _NAMES = frozenset(
         "bootstrap_servers",
         "journal",
         "table",
-        "topic",
         "columns",
         "shards",
         "start",
@@ -41,7 +40,6 @@ class ReadOptions:
 
     source: JournalSource
     table: str
-    topic: str
     columns: tuple[str, ...] | None
     """The wanted columns; None for all."""
     shards: tuple[int, ...] | None
@@ -54,6 +52,11 @@ class ReadOptions:
     """A batch takes Spark's filters."""
     partitions: int | None
     """The least number of tasks that read a batch, if there are enough records; None for one for each shard."""
+
+    @property
+    def topic(self) -> str:
+        """The topic that the table is read from."""
+        return self.source.table if self.table in {**ROW_TABLES, **STATE_TABLES} else self.source.wal
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> ReadOptions:
@@ -72,12 +75,9 @@ class ReadOptions:
         table = given.get("table", "operations")
         if table in STATE_TABLES and (bounds := given.keys() & {"start", "end", "partitions", "max_offsets"}):
             raise ConfigError(f"table {table} is a state as of now, and takes no option {', '.join(sorted(bounds))}")
-        if "topic" in given and table != "raw":
-            raise ConfigError(f"topic is an option of table raw, not of {table}")
         return cls(
             source,
             table,
-            topic=source.topic(given.get("topic", "table" if table in {**ROW_TABLES, **STATE_TABLES} else "wal")),
             columns=_listed(given.get("columns")),
             shards=_numbers("shards", given.get("shards")),
             start=_place("start", given.get("start", BEGINNING), (BEGINNING, EARLIEST_LEFT, LATEST)),

@@ -14,7 +14,6 @@ from loaders.spark.read.schemas import ROW_TABLES, STATE_TABLES
 from loaders.spark.read.shard_state import shard_state
 from loaders.spark.read.source import JournalIdentity
 from loaders.spark.read.state_batches import state_batches
-from loaders.spark.read.topic_records import raw_batch
 from loaders.spark.read.wal_batches import WalBatches
 
 
@@ -26,11 +25,9 @@ def rows_of_range(
         with shard_state(options.source, of) as state:
             yield from state_batches(options.table, state, of.shard, schema)
         return
-    wal = WalBatches(options.table, schema, identity.uuid, identity.shards)
+    wal = WalBatches(options.table, schema, identity)
     for records in fetched(options.source, options.topic, of):
-        if options.table == "raw":
-            yield raw_batch(records, schema)
-        elif options.table in ROW_TABLES:
-            yield row_batch(options.table, records, schema)[0]
+        if options.table in ROW_TABLES:
+            yield row_batch(options.table, records, schema)
         else:
             yield wal.rows(records)

@@ -74,8 +74,6 @@ class ShardPlaces:
     def shards(self) -> tuple[int, ...]:
         """The shards to read. Raises ConfigError for one that the journal does not have."""
         count, wanted = self._identity.shards, self._options.shards
-        if self._options.topic == self._options.source.control:
-            return (0,)
         if wanted is not None and wanted[-1] >= count:
             raise ConfigError(f"journal {self._options.source.journal} has the shards 0 to {count - 1}, not {wanted}")
         return wanted or tuple(range(count))
@@ -97,7 +95,7 @@ class ShardPlaces:
             return self.at(place)
         if not isinstance(place, Mapping):
             return {shard: end for shard, (_, end) in self.bounds.items()}
-        self._require_shards(place)
+        require_all_shards(self._identity, place, self.shards)
         self.require_ends(place, self.bounds)
         return {shard: place[shard] for shard in self.bounds}
 
@@ -115,7 +113,7 @@ class ShardPlaces:
     def _from_offsets(self, given: Mapping[int, int] | None) -> dict[int, int]:
         options, shards = self._options, self.bounds
         if given is not None:
-            self._require_shards(given)
+            require_all_shards(self._identity, given, self.shards)
         if options.topic != options.source.wal:
             starts = given or dict.fromkeys(shards, EARLIEST)
             return {shard: starts[shard] if starts[shard] != EARLIEST else shards[shard][0] for shard in shards}
@@ -126,10 +124,6 @@ class ShardPlaces:
         milliseconds = int(time.timestamp() * 1000)
         found = self._open().at_time(milliseconds, list(self.bounds), self._options.source.timeout_s)
         return {shard: found.get(shard, end) for shard, (_, end) in self.bounds.items()}
-
-    def _require_shards(self, offsets: Mapping[int, int]) -> None:
-        if self._options.topic != self._options.source.control:
-            require_all_shards(self._identity, offsets, self.shards)
 
 
 def batch_ranges(options: ReadOptions, found: Control, left: Narrowed) -> list[ShardRange]:

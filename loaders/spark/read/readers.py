@@ -150,6 +150,5 @@ def _with_archive(spark: SparkSession, source: JournalSource, archive: str | boo
         raise ConfigError("starting and ending are of the WAL alone: read it without the archive")
     found = control(source)
     path = archive if isinstance(archive, str) else archive_path(source, found)
-    records = joined(spark, source, found.identity, path)
-    read = frames.with_operations(records, found.identity)
+    read = joined(spark, source, found.identity, path)
     return Wal(frames.operations(read), frames.frames(read), frames.dead_letters(read))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from loaders.spark.read.decoding import Numbers
 from loaders.spark.read.row_decoding import Row, decoded_row, row_column
 from loaders.spark.read.topic_records import TOPIC_COLUMNS, TopicRecords
 
@@ -13,16 +12,17 @@ _BESIDE = {"written": "timestamp"}
 """Names of columns of a record that are others in the topic."""
 
 
-def row_batch(table: str, records: TopicRecords, schema: pa.Schema) -> tuple[pa.RecordBatch, Numbers]:
-    """The rows of these records, and the index of each row's record."""
+def row_batch(table: str, records: TopicRecords, schema: pa.Schema) -> pa.RecordBatch:
+    """The rows of these records."""
     rows = list(map(decoded_row, records.keys, records.values))
     columns = dict(zip(Row._fields, zip(*rows, strict=True), strict=True))
     arrays = [_column(field, records, columns) for field in schema]
     batch = pa.record_batch(arrays, schema=schema)
+    if table == "rows":
+        return batch
     is_row = np.array([fault is None for fault in columns["fault"]], np.bool_)
     wanted = is_row if table == "changes" else ~is_row
-    kept = np.flatnonzero(wanted)
-    return (batch if wanted.all() else batch.take(pa.array(kept))), kept
+    return batch if wanted.all() else batch.filter(pa.array(wanted))
 
 
 def _column(field: pa.Field, records: TopicRecords, columns: dict[str, tuple[object, ...]]) -> pa.Array:

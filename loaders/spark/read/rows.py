@@ -1,31 +1,22 @@
-"""Table records become typed rows: changes, deletions included, or the state that the newest row of each key gives.
+"""Rows of the table topic that Spark already holds, as the data source's tables `changes` and `rows` have them, become
+a state: the newest row of each key, without deleted ones.
 
-Compaction is lazy, so a topic may hold many rows of one key. The state is made here: it is the newest row of each key,
-without deleted ones. It is the fold of the WAL up to each shard's mark, because a worker writes rows and then the mark
-in one Kafka transaction, and only whole transactions are read (docs/FORMAT.md).
+Compaction is lazy, so a topic may hold many rows of one key. The state is the fold of the WAL up to each shard's mark,
+because a worker writes rows and then the mark in one Kafka transaction, and only whole transactions are read
+(docs/FORMAT.md).
 
-Hot path: Python's workers decode whole batches, and a state takes one shuffle: all rows of a record are brought
-together once.
+Hot path: a state takes one shuffle: all rows of a record are brought together once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from decimal import Decimal
-from functools import partial
 
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
-from loaders.spark.read.row_batches import row_batch
-from loaders.spark.read.row_decoding import MOMENTS_END_MS, OWNER_BYTES, ROW_TYPES
-from loaders.spark.read.schemas import arrow_schema, table_schema
-from loaders.spark.read.topic_records import as_topic_records
+from loaders.spark.read.row_decoding import MOMENTS_END_MS, OWNER_BYTES
 from loaders.spark.session.wire import computed_once, parsed
-
-_KAFKA = ("key", "value", "topic", "partition", "offset", "timestamp")
 
 _SHARD_FIRST = ("MARK", "SKIPPED")
 """Rows whose keys begin with their shard."""
@@ -34,44 +25,17 @@ _XID_PART_BYTES_MAX = 64
 _FORMAT_ID_MAX = 2**31 - 1
 
 
-def newest(records: DataFrame) -> DataFrame:
-    """The newest record of each key, without tombstones."""
-    with_owner = records.withColumn("owner", F.expr(f"substring(key, 1, {OWNER_BYTES})"))
-    together = with_owner.repartition("partition", "owner")
-    backwards = Window.partitionBy("partition", "owner", "key").orderBy(F.col("offset").desc())
+def newest(rows: DataFrame) -> DataFrame:
+    """The newest row of each key, without deletions; `owner` is the part of a key that all rows of a record share."""
+    with_owner = rows.withColumn("owner", F.expr(f"substring(key, 1, {OWNER_BYTES})"))
+    together = with_owner.repartition("shard", "owner")
+    backwards = Window.partitionBy("shard", "owner", "key").orderBy(F.col("offset").desc())
     numbered = together.withColumn("versions", F.row_number().over(backwards))
-    return numbered.where((F.col("versions") == 1) & F.col("value").isNotNull()).drop("versions")
-
-
-def changes(records: DataFrame) -> DataFrame:
-    """One row for each record of a table topic, in no order; docs/SPARK.md has the columns. Records that are no rows of
-    a journal's table are left out, and `dead_letters` returns them. The column `owner` is carried along if there is
-    one."""
-    return _decoded(records, "changes", [name for name in ("owner",) if name in records.columns])
-
-
-def dead_letters(records: DataFrame) -> DataFrame:
-    """The records that are no rows: topic, partition, offset, timestamp, key, value and reason."""
-    return _decoded(records, "dead_rows", [])
-
-
-def _decoded(records: DataFrame, table: str, further: list[str]) -> DataFrame:
-    schema = table_schema(table)
-    whole = StructType([*schema.fields, *(records.schema[name] for name in further)])
-    return records.select(*_KAFKA, *further).mapInArrow(partial(_rows, table, schema, further), whole)
-
-
-def _rows(
-    table: str, schema: StructType, further: list[str], batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        rows, records = row_batch(table, as_topic_records(batch), arrow_schema(schema))
-        carried = batch.select(further).take(pa.array(records))
-        yield pa.RecordBatch.from_arrays([*rows.columns, *carried.columns], [*rows.schema.names, *further])
+    return numbered.where((F.col("versions") == 1) & ~F.col("deleted")).drop("versions")
 
 
 def records(state: DataFrame) -> DataFrame:
-    """The records of a state (`changes` of `newest`) with their updates in order."""
+    """The records of a state (`newest`) with their updates in order."""
     of_records = state.where(F.col("row").isin("RECORD", "UPDATES", "UPDATE"))
     single = F.struct("position", "kind", "data", "replaceable", "subject")
     here = F.when(F.col("row") == "UPDATES", F.col("updates")).when(F.col("row") == "UPDATE", F.array(single))
@@ -87,17 +51,6 @@ def records(state: DataFrame) -> DataFrame:
         "updates",
         *(record[name].alias(name) for name in ("offset", "written")),
     )
-
-
-def marks(state: DataFrame) -> DataFrame:
-    """One row for each mark of a state: its fields, and where its row stands in the topic. The rows are in no order."""
-    found = state.where(F.col("row") == "MARK")
-    return found.select("shard", F.col("offset").alias("row_offset"), "written", "mark.*")
-
-
-def skipped(state: DataFrame) -> DataFrame:
-    """The WAL records that operators had skipped."""
-    return state.where(F.col("row") == "SKIPPED").select("shard", "skipped.*")
 
 
 def transactions(state: DataFrame) -> DataFrame:
@@ -121,15 +74,9 @@ def transactions(state: DataFrame) -> DataFrame:
 # ---- one row -----------------------------------------------------------------------------------------------
 
 
-def type_of_key() -> Column:
-    """The type of the row with this key; null for bytes that are no key."""
-    tag, size = F.expr("substring(key, 1, 1)"), F.length("key")
-    return F.coalesce(*(F.when((tag == F.lit(at)) & (size == of), type_) for (at, of), type_ in ROW_TYPES.items()))
-
-
 def shard_of_key() -> Column:
     """The shard that a row's key names; null for the keys that name none."""
-    row = type_of_key()
+    row = F.col("row")
     return F.when(row.isin(*_SHARD_FIRST), _number(2, 2)).when(row.isin("TRANSACTION", "STAGED"), _number(10, 2))
 
 

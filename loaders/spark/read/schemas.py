@@ -75,26 +75,28 @@ WAL_TABLES: Mapping[str, str] = {
     "operations": f"shard int, offset bigint, index int, appended timestamp, {_ORIGIN}, {_OPERATION}",
     "frames": f"{_PLACE}, {_HEADER}, {_BYTES}",
     "dead_letters": f"{_KAFKA}, {_BYTES}, reason string",
-    "wal": f"{_PLACE}, {_HEADER}, {_BYTES}, reason string",
+    "wal": f"{_PLACE}, uuid binary, {_HEADER}, {_BYTES}",
     "entries": (
-        "topic string, shard int, offset bigint, timestamp timestamp, value binary, fault string, "
+        f"topic string, shard int, offset bigint, timestamp timestamp, {_BYTES}, fault string, "
         f"{_HEADER}, index int, {_OPERATION}"
     ),
 }
 """The tables that are read from the WAL, with their columns. Rows of `operations` and `frames` are of frames only,
-those of `dead_letters` of records that are no frames; `wal` has all records. `entries` is what
-`frames.with_operations` makes of all records."""
+those of `dead_letters` of records that are no frames. `wal` has all records, with the fields before their operations,
+which are not checked. `entries` is what `frames.with_operations` makes of all records."""
 
+_CHANGE = (
+    "shard int, offset bigint, written timestamp, key binary, row string, deleted boolean, id bigint, tx bigint, "
+    "type string, kind int, data binary, replaceable boolean, subject bigint, position position, updates updates, "
+    "spilled boolean, transaction transaction, mark mark, skipped skipped"
+)
 ROW_TABLES: Mapping[str, str] = {
-    "changes": (
-        "shard int, offset bigint, written timestamp, key binary, row string, deleted boolean, id bigint, tx bigint, "
-        "type string, kind int, data binary, replaceable boolean, subject bigint, position position, updates updates, "
-        "spilled boolean, transaction transaction, mark mark, skipped skipped"
-    ),
+    "changes": _CHANGE,
+    "rows": f"topic string, {_CHANGE}, value binary, fault string",
     "dead_rows": f"{_KAFKA}, {_BYTES}, reason string",
 }
 """The tables that are read from the table topic, record by record, with their columns. Records that are no rows are
-those of `dead_rows`."""
+those of `dead_rows`; `rows` has all records, and says why one is no row."""
 
 STATE_TABLES: Mapping[str, str] = {
     "records": (
@@ -123,7 +125,7 @@ STATE_TABLES: Mapping[str, str] = {
 """The tables that are made from the state of each shard's table, with their columns. A row of `transactions` is
 the part of a transaction in one shard."""
 
-_TABLES: Mapping[str, str] = {**WAL_TABLES, **STATE_TABLES, **ROW_TABLES, "raw": f"{_BYTES}, {_KAFKA}"}
+_TABLES: Mapping[str, str] = {**WAL_TABLES, **STATE_TABLES, **ROW_TABLES}
 
 
 def table_schema(name: str, columns: Collection[str] | None = None) -> StructType:

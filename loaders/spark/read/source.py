@@ -50,13 +50,6 @@ class JournalSource:
             **properties,
         }
 
-    def topic(self, which: str) -> str:
-        """The topic `wal`, `table` or `control`. Raises ConfigError for another name."""
-        topics = {"wal": self.wal, "table": self.table, "control": self.control}
-        if which not in topics:
-            raise ConfigError(f"a journal has no topic {which}: topic is one of {', '.join(topics)}")
-        return topics[which]
-
     @property
     def wal(self) -> str:
         return wal_topic(self.journal)

@@ -10,10 +10,24 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from loaders.spark.read.decoding import HEAD, OPERATION, Decoded, Numbers, decoded
-from loaders.spark.read.frames import HEAD_TYPES, flattened_rows
+from loaders.spark.read.decoding import HEAD, OPERATION, Decoded, Numbers, decoded, head
+from loaders.spark.read.source import JournalIdentity
 from loaders.spark.read.topic_records import TOPIC_COLUMNS, TopicRecords
 
+HEAD_TYPES = {
+    "uuid": pa.binary(),
+    "epoch": pa.int64(),
+    "node": pa.string(),
+    "group": pa.int64(),
+    "number": pa.int64(),
+    "previous": pa.int64(),
+    "last": pa.bool_(),
+    "issued": pa.int64(),
+    "count": pa.int32(),
+}
+"""The columns of a frame's fields before its operations."""
+_FIELDS = {"uuid": "journal"}
+"""The fields whose columns have other names."""
 _WITH: Mapping[str, Sequence[str]] = {
     "id": ("ADD", "UPDATE", "DELETE"),
     "kind": ("ADD", "UPDATE"),
@@ -29,26 +43,46 @@ _WITH: Mapping[str, Sequence[str]] = {
 class WalBatches:
     """Makes batches of one table. `schema` names the wanted columns; it is Arrow's."""
 
-    def __init__(self, table: str, schema: pa.Schema, journal: bytes, shards: int) -> None:
+    def __init__(self, table: str, schema: pa.Schema, journal: JournalIdentity) -> None:
         self._table = table
         self._schema = schema
         self._journal = journal
-        self._shards = shards
 
     def rows(self, records: TopicRecords) -> pa.RecordBatch:
         """The rows of these records."""
+        if self._table == "wal":
+            return self._unchecked(records)
+        found = decoded(records.values, records.shards, self._journal.uuid, self._journal.shards)
         if self._table == "entries":
-            given = {name: TOPIC_COLUMNS[name](records) for name in ("topic", "shard", "offset", "timestamp", "value")}
-            flat = flattened_rows(pa.RecordBatch.from_pydict(given), self._journal, self._shards)
-            return flat.select(self._schema.names)
-        found = decoded(records.values, records.shards, self._journal, self._shards)
+            return self._entries(records, found)
         if self._table == "operations":
             return self._operations(records, found)
         columns = [_of_record(name, records, found) for name in self._schema.names]
         batch = pa.record_batch(columns, schema=self._schema)
         is_frame = np.array([fault is None for fault in found.faults], np.bool_)
-        wanted = {"frames": is_frame, "dead_letters": ~is_frame}.get(self._table)
-        return batch if wanted is None or wanted.all() else batch.filter(pa.array(wanted))
+        wanted = is_frame if self._table == "frames" else ~is_frame
+        return batch if wanted.all() else batch.filter(pa.array(wanted))
+
+    def _unchecked(self, records: TopicRecords) -> pa.RecordBatch:
+        heads = [head(value) for value in records.values]
+        columns = [
+            pa.array([None if each is None else getattr(each, _FIELDS.get(name, name)) for each in heads], type_)
+            if (type_ := HEAD_TYPES.get(name)) is not None
+            else TOPIC_COLUMNS[name](records)
+            for name in self._schema.names
+        ]
+        return pa.record_batch(columns, schema=self._schema)
+
+    def _entries(self, records: TopicRecords, found: Decoded) -> pa.RecordBatch:
+        alone = np.setdiff1d(np.arange(len(records.offsets)), found.rows)
+        rows = pa.array(np.concatenate([found.rows, alone]))
+        columns = [
+            _with_nulls(pa.array(found.index) if name == "index" else found.operations[name], len(alone))
+            if name == "index" or name in OPERATION
+            else _of_entry(name, records, found).take(rows)
+            for name in self._schema.names
+        ]
+        return pa.record_batch(columns, schema=self._schema)
 
     def _operations(self, records: TopicRecords, found: Decoded) -> pa.RecordBatch:
         rows = pa.array(found.rows)
@@ -62,9 +96,23 @@ class WalBatches:
 
 
 def _of_record(name: str, records: TopicRecords, found: Decoded) -> pa.Array:
-    if name == "reason":
+    if name in ("reason", "fault"):
         return pa.array(found.faults, pa.string())
     return pa.array(found.heads[name], HEAD_TYPES[name]) if name in HEAD else TOPIC_COLUMNS[name](records)
+
+
+def _of_entry(name: str, records: TopicRecords, found: Decoded) -> pa.Array:
+    """A column of records; keys and values are those of the records that are no frames."""
+    if name not in ("key", "value"):
+        return _of_record(name, records, found)
+    bytes_ = records.keys if name == "key" else records.values
+    return pa.array(
+        [None if fault is None else each for each, fault in zip(bytes_, found.faults, strict=True)], pa.binary()
+    )
+
+
+def _with_nulls(values: pa.Array, count: int) -> pa.Array:
+    return pa.concat_arrays([values, pa.nulls(count, values.type)]) if count else values
 
 
 def _of_operation(name: str, found: Decoded) -> pa.Array:

@@ -28,14 +28,14 @@ from loaders.spark.fold.fold import by_shard, cut_at, is_one_of, transacted
 from loaders.spark.fold.frames import (
     applied_operations,
     before,
-    flattened,
     in_order,
     known_facts,
     put_aside,
     shard_facts,
 )
 from loaders.spark.fold.transactions import COMMITTED, PREPARED, STAGED
-from loaders.spark.read.archived import as_records, newest_manifest, read_archive, read_manifests
+from loaders.spark.read.archived import newest_manifest, read_archive, read_manifests
+from loaders.spark.read.frames import with_operations
 from loaders.spark.read.source import JournalIdentity
 from loaders.spark.replay.replay_filter import of_addresses, require_places
 from loaders.spark.stored.manifest import Manifest
@@ -108,7 +108,7 @@ class Selection:
     def __init__(self, spark: SparkSession, path: str, manifest: Manifest, filter_: Filter) -> None:
         self.manifest = manifest
         self._filter = filter_
-        flat = put_aside(self._flattened(spark, path))
+        flat = put_aside(self._entries(spark, path))
         self._facts = shard_facts(flat).collect()
         _require_whole(self._facts, path)
         self._operations = applied_operations(flat, known_facts(spark, self._facts))
@@ -166,18 +166,16 @@ class Selection:
         lasting = plain.unionByName(of_transactions.select(*plain.columns))
         require_places(lasting, asked.addresses, asked.queues)
 
-    def _flattened(self, spark: SparkSession, path: str) -> DataFrame:
+    def _entries(self, spark: SparkSession, path: str) -> DataFrame:
         manifest, until = self.manifest, self._filter.until
-        archived = as_records(read_archive(spark, path, manifest.journal), wal_topic(manifest.journal))
         # the newest manifest is read first; records archived after that are left for the next replay
-        bounded = archived.where(F.col("offset") < by_shard(manifest.ends()))
-        with_skips = bounded.withColumn("skip", is_one_of({*self._filter.skip, *manifest.skipped}))
+        archived = read_archive(spark, path, manifest.journal).where(F.col("offset") < by_shard(manifest.ends()))
         journal = JournalIdentity(manifest.uuid, len(manifest.parts))
+        entries = with_operations(archived, wal_topic(manifest.journal), journal)
+        with_skips = entries.withColumn("skip", is_one_of({*self._filter.skip, *manifest.skipped}))
         if until is None:
-            cut = with_skips.withColumn("until", F.lit(None).cast("bigint"))
-        else:
-            cut = cut_at(with_skips, journal, F.lit(until))
-        return flattened(cut, journal)
+            return with_skips.withColumn("until", F.lit(None).cast("bigint"))
+        return cut_at(with_skips, F.lit(until))
 
     def _living(self, reached: Mapping[int, int], kept: Collection[int]) -> DataFrame:
         """The operations that `_with_lives` allows. `life` says to which life of its id an operation belongs, and `new`

@@ -25,11 +25,9 @@ from pyspark.sql import functions as F
 
 from journal.errors import ArchiveError, ConfigError
 from loaders.spark.read.decoding import HEAD
-from loaders.spark.read.frames import head_of
 from loaders.spark.session.failures import java_causes
 from loaders.spark.session.packages import SparkPart
 from loaders.spark.session.session import check_parts
-from loaders.spark.session.wire import computed_once
 from loaders.spark.stored.files import Files
 from loaders.spark.stored.table_stores import TableFormat, is_delta_conflict
 
@@ -81,7 +79,7 @@ class ArchiveFrames(ABC):
 
     @abstractmethod
     def write(self, records: DataFrame, batch: str) -> Written | None:
-        """Write records in Kafka's columns, to be checked. Returns None if there are none."""
+        """Write records of the table `wal`, to be checked. Returns None if there are none."""
 
     @abstractmethod
     def commit(self, number: int, batch: str, written: Written) -> None:
@@ -121,8 +119,8 @@ class ParquetFrames(ArchiveFrames):
         counted = records.observe(
             seen,
             F.count("*").alias("records"),
-            F.expr("min(unix_millis(timestamp))").alias("from_ms"),
-            F.expr("max(unix_millis(timestamp))").alias("to_ms"),
+            F.expr("min(unix_millis(appended))").alias("from_ms"),
+            F.expr("max(unix_millis(appended))").alias("to_ms"),
         )
         rows = _rows(counted, self._journal, batch).drop("journal")  # the name of the directory has this column
         writer = _unsorted(rows).write.mode("append").partitionBy("day", "shard", "batch")
@@ -170,9 +168,11 @@ class DeltaFrames(ArchiveFrames):
     def write(self, records: DataFrame, batch: str) -> Written | None:
         """Keep the batch's rows beside the table until they are checked and added, so that they are read from Kafka
         once. They take as much room as one batch."""
-        if records.isEmpty():  # an empty commit would use up the batch's number
+        written = Written(_rows(records, self._journal, batch).persist())
+        if written.rows.isEmpty():  # an empty commit would use up the batch's number
+            self.forget(written)
             return None
-        return Written(_rows(records, self._journal, batch).persist())
+        return written
 
     def commit(self, number: int, batch: str, written: Written) -> None:
         try:
@@ -275,20 +275,18 @@ def _is_swept_away(error: Exception) -> bool:
 
 
 def _rows(records: DataFrame, journal: str, batch: str) -> DataFrame:
-    """Kafka's columns as the archive's columns. Hot path: only the part of a frame before its operations is parsed."""
-    read = computed_once(records, head_of("value"), "head")
-    head = F.col("head")
-    return read.select(
+    """Records of the table `wal` in the archive's columns."""
+    return records.select(
         "offset",
-        F.col("timestamp").alias("appended"),
+        "appended",
         "key",
         "value",
         F.length("value").alias("bytes"),
-        head["journal"].alias("uuid"),
-        *(head[name].alias(name) for name in HEAD),
+        "uuid",
+        *HEAD,
         F.lit(journal).alias("journal"),
         _day().alias("day"),
-        F.col("partition").alias("shard"),
+        "shard",
         F.lit(batch).alias("batch"),
     )
 
@@ -303,7 +301,7 @@ def _unsorted(rows: DataFrame) -> DataFrame:
 
 def _day() -> Column:
     """The day in UTC, whatever time zone the session has."""
-    return F.expr(f"date_from_unix_date(cast(floor(unix_millis(timestamp) / {_DAY_MS}) as int))")
+    return F.expr(f"date_from_unix_date(cast(floor(unix_millis(appended) / {_DAY_MS}) as int))")
 
 
 def _days(from_ms: int, to_ms: int) -> str:

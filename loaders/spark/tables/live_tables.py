@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from journal.v1.store_pb2 import RecordKind
 from loaders.spark.read import rows
+from loaders.spark.read.schemas import table_schema
 from loaders.spark.tables.store_columns import messages
 
 ROW_KEYS = ("shard", "key")
@@ -26,7 +27,7 @@ _OWNER = "substring(key, 1, 9)"
 
 
 class Checkpoints(NamedTuple):
-    """Rows of `loaders.spark.read.rows.changes`, with their keys."""
+    """Rows of the data source's table `changes`."""
 
     newest: DataFrame
     """The newest row of each key, deletions too, up to each shard's last mark."""
@@ -35,8 +36,8 @@ class Checkpoints(NamedTuple):
 
 
 def checkpoints(records: DataFrame, pending: DataFrame | None) -> Checkpoints:
-    """The rows of `records`, which are in the table topic with Kafka's columns, and of the rows that were pending."""
-    found = rows.changes(records)
+    """The rows of `records`, which have the columns of the table `rows`, and the rows that were pending."""
+    found = records.where(F.col("fault").isNull()).select(*table_schema("changes").names)
     if pending is not None:
         # a batch that is applied again may find its own rows among the pending ones
         found = found.unionByName(pending).dropDuplicates(list(PENDING_KEYS))

@@ -64,8 +64,8 @@ class WalBatch(NamedTuple):
 
 
 def wal_batch(read: DataFrame, carried: DataFrame | None, topic: str) -> WalBatch:
-    """The result of one batch of the WAL. `read` has the columns of `with_operations` and `skip` (an operator has had
-    the record skipped, so its frame is left out). `carried` is what the batch before it carried over."""
+    """The result of one batch of the WAL. `read` has the columns of the table `entries` and `skip` (an operator has
+    had the record skipped, so its frame is left out). `carried` is what the batch before it carried over."""
     spark = read.sparkSession
     before = table_of(spark, CARRIED_SCHEMA, []) if carried is None else carried
     moving = _moving(frames_of(read), before).localCheckpoint()

@@ -25,8 +25,8 @@ from pyspark.sql import functions as F
 from journal.errors import ConfigError
 from journal.process.commands import command
 from loaders.spark.fold.fold import is_skipped
-from loaders.spark.read import frames, rows
-from loaders.spark.read.loading import batch_topics, stream_topics
+from loaders.spark.read import frames
+from loaders.spark.read.loading import load, load_stream
 from loaders.spark.read.source import EARLIEST, JournalIdentity, JournalSource, identity
 from loaders.spark.read.start import readable_start
 from loaders.spark.session.failures import journal_errors
@@ -188,7 +188,7 @@ class _TablesJob:
         try:
             if (cut_off := batches.cut_off()) is not None:
                 with journal_errors():
-                    records = batch_topics(spark, source, cut_off.begin, cut_off.end).localCheckpoint()
+                    records = self._batch(spark, cut_off).localCheckpoint()
                     self._apply(records, cut_off, self._read(records))
             newest = batches.newest()
             self._number = 0 if newest is None else newest.number + 1
@@ -196,7 +196,7 @@ class _TablesJob:
             if newest is not None:
                 self._ends = newest.end
             run_micro_batches(
-                stream_topics(spark, source, self._ends, max_offsets=max_offsets),
+                self._stream(spark, max_offsets),
                 "tables",
                 source.journal,
                 self._take,
@@ -216,6 +216,22 @@ class _TablesJob:
             raise
         if once and not self._stop.is_set():
             self._place.has_all_until(began_ms)
+
+    def _batch(self, spark: SparkSession, batch: TableBatch) -> DataFrame:
+        """The records of a batch, as `_together` has them."""
+
+        def read(table: str, topic: str) -> DataFrame:
+            return load(spark, self._source, table, starting=batch.begin[topic], ending=batch.end[topic])
+
+        return _together(read("entries", self._source.wal), read("rows", self._source.table))
+
+    def _stream(self, spark: SparkSession, max_offsets: int) -> DataFrame:
+        """The records from the next batch on."""
+
+        def read(table: str, topic: str) -> DataFrame:
+            return load_stream(spark, self._source, table, starting=self._ends[topic], max_offsets=max_offsets)
+
+        return _together(read("entries", self._source.wal), read("rows", self._source.table))
 
     def _look(self, every_s: float, *, idle: bool) -> None:
         """Check now and then, while there is nothing to do, that the place is still this job's."""
@@ -240,11 +256,10 @@ class _TablesJob:
         self._store.begin(batch)
         self.begun(batch.number, read.records)
         of_table = records.where(F.col("topic") == self._source.table)
-        of_wal = records.where(F.col("topic") == self._source.wal).withColumn("skip", self.skip)
-        wal = frames.with_operations(of_wal, self._journal, "skip boolean").localCheckpoint()
-        letters = self._keep_dead_letters(wal, of_table)
+        wal = records.where(F.col("topic") == self._source.wal).withColumn("skip", self.skip)
+        letters = self._keep_dead_letters(records)
         self._keep_state(of_table)
-        gaps, skipped = self._keep_lives(wal), of_wal.where("skip").count()
+        gaps, skipped = self._keep_lives(wal), wal.where(_is_first() & F.col("skip")).count()
         result = self.result
         self._place.require()
         self._store.commit()
@@ -262,21 +277,20 @@ class _TablesJob:
         """Summarise the records of a batch. `until_ms` is the newest time of the partition that is furthest behind; it
         is not known until this run has had a record of every partition."""
         newest = F.expr("max(unix_millis(timestamp))").alias("newest_ms")
-        told = (F.count("*").alias("records"), F.max("offset").alias("last"), newest)
-        found = records.groupBy("topic", "partition").agg(*told).collect()
-        self._newest_ms |= {row["partition"]: row["newest_ms"] for row in found if row["topic"] == self._source.table}
+        told = (F.count(F.when(_is_first(), 1)).alias("records"), F.max("offset").alias("last"), newest)
+        found = records.groupBy("topic", "shard").agg(*told).collect()
+        self._newest_ms |= {row["shard"]: row["newest_ms"] for row in found if row["topic"] == self._source.table}
         whole = len(self._newest_ms) == self._journal.shards
         end: dict[str, dict[int, int]] = {}
         for row in found:
-            end.setdefault(row["topic"], {})[row["partition"]] = row["last"] + 1
+            end.setdefault(row["topic"], {})[row["shard"]] = row["last"] + 1
         until_ms = min(self._newest_ms.values()) if whole else None
         return _Read(sum(row["records"] for row in found), end, until_ms)
 
     # ---- one batch ---------------------------------------------------------------------------------------------
 
-    def _keep_dead_letters(self, wal: DataFrame, of_table: DataFrame) -> int:
-        both = frames.dead_letters(wal).unionByName(rows.dead_letters(of_table), allowMissingColumns=True)
-        letters = both.localCheckpoint()
+    def _keep_dead_letters(self, records: DataFrame) -> int:
+        letters = frames.dead_letters(records).localCheckpoint()
         self._store.replace("dead_letters", _DEAD_LETTER_KEYS, letters)
         return letters.count()
 
@@ -324,6 +338,18 @@ class _TablesJob:
             return
         fresh = fresh.localCheckpoint()
         self._store.replace(table, keys, fresh, superseded(stored, scope, fresh, keys))
+
+
+def _is_first() -> Column:
+    """Whether a row of `_together` is the first one of its record."""
+    return F.coalesce("index", F.lit(0)) == 0
+
+
+def _together(entries: DataFrame, rows: DataFrame) -> DataFrame:
+    """Both topics as one table: the columns of `entries` and `rows`, and the values of what is no frame or row."""
+    faulty = F.when(F.col("fault").isNotNull(), F.col("value"))
+    of_table = rows.withColumn("value", faulty).withColumn("timestamp", F.col("written"))
+    return entries.unionByName(of_table, allowMissingColumns=True)
 
 
 def _now_ms() -> int:

@@ -58,7 +58,7 @@ BAD = [
 
 
 def records_of(spark: SparkSession, records: Iterable[TopicRecord]) -> DataFrame:
-    return record_table(spark, records).withColumn("skip", F.lit(False))
+    return record_table(spark, "entries", records, IDENTITY).withColumn("skip", F.lit(False))
 
 
 def nearest_rank(sorted_values: tuple[int, ...], share: float) -> float | None:
@@ -87,7 +87,7 @@ def test_every_number_of_every_window_is_what_the_operations_come_to(
 ) -> None:
     """And records that are no frames are counted, and count nowhere: not even their time does."""
     life = Life(written)
-    found = analysed(records_of(spark, [*written, *BAD]), IDENTITY, "j", WIDTH_MS / 1000)
+    found = analysed(records_of(spark, [*written, *BAD]), "j", WIDTH_MS / 1000)
     check_rows(found.windows.collect(), rows(life, WIDTH_MS))
     check_whole(found, life)
     assert (found.from_ms, found.until_ms) == (written[0].timestamp_ms, life.until)
@@ -220,7 +220,7 @@ def test_what_comes_behind_the_watermark_counts_in_the_next_window_and_keeps_its
     skip = is_one_of([(1, late[2].offset)])
     follower = WindowsFollower(spark, IDENTITY, str(tmp_path), WIDTH_MS, 1_000)
     follower.begin()
-    told = [follower.windows(record_table(spark, batch).withColumn("skip", skip)) for batch in (in_time, late)]
+    told = [follower.windows(records_of(spark, batch).withColumn("skip", skip)) for batch in (in_time, late)]
     first, second = (
         {
             (round(row["window_start"].timestamp() * 1000) - begun, row["queue"]): row.asDict()

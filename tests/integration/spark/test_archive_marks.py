@@ -18,7 +18,7 @@ from loaders.spark.analytics.analytics import analytics
 from loaders.spark.archive import archive as archiving
 from loaders.spark.fold.fold import state_as_of
 from loaders.spark.read.archived import newest_manifest, read_manifests
-from loaders.spark.read.loading import stream
+from loaders.spark.read.loading import load_stream
 from loaders.spark.read.readers import read_wal
 from loaders.spark.read.source import JournalSource
 from loaders.spark.replay.replaying import Filter, Selection
@@ -82,9 +82,9 @@ def test_what_is_trimmed_between_the_look_at_the_wal_and_the_first_batch_is_an_e
 ) -> None:
     def trimmed_first(*arguments: Any, **options: Any) -> DataFrame:
         journal.trim(5, 0)
-        return stream(*arguments, **options)
+        return load_stream(*arguments, **options)
 
-    monkeypatch.setattr(archiving, "stream", trimmed_first)
+    monkeypatch.setattr(archiving, "load_stream", trimmed_first)
     with pytest.raises(GapError):
         journal.run(spark)
     assert journal.marks() == NOTHING

@@ -13,13 +13,13 @@ from pyspark.sql import functions as F
 from journal.v1.journal_pb2 import Operation, OperationType
 from loaders.spark.audit.compare import compared_records, differences_of
 from loaders.spark.fold.fold import cut_at, fold, folded_lives, folded_slots
-from loaders.spark.fold.frames import flattened, put_aside
+from loaders.spark.fold.frames import put_aside
 from loaders.spark.read.source import JournalIdentity
 from loaders.spark.session.wire import table_of
 from tests.support.build import JOURNAL, START_MS, add, delete, frame, marker, replace, update
 from tests.support.golden import Case, Json, cases, expected_outcome
 from tests.support.spark.frames import TopicRecord, record_table
-from tests.support.spark.golden import case_records, outcomes
+from tests.support.spark.golden import case_entries, outcomes
 
 CASES = cases()
 
@@ -30,14 +30,10 @@ def as_it_is(data: bytes) -> bytes:
 
 @pytest.fixture(scope="module")
 def folded(spark: SparkSession) -> dict[tuple[str, int], Json]:
-    frames = put_aside(case_records(spark, CASES))
-    kinds = sorted({(case.journal, case.shards) for case in CASES})
-    return outcomes(fold(reduce(DataFrame.union, (flattened_cases(frames, *kind) for kind in kinds))))
-
-
-def flattened_cases(frames: DataFrame, uuid: bytes, shards: int) -> DataFrame:
-    alike = [case.name for case in CASES if (case.journal, case.shards) == (uuid, shards)]
-    return flattened(frames.where(F.col("topic").isin(alike)), JournalIdentity(uuid, shards))
+    by_journal: dict[tuple[bytes, int], list[Case]] = {}
+    for case in CASES:
+        by_journal.setdefault((case.journal, case.shards), []).append(case)
+    return outcomes(fold(reduce(DataFrame.union, (case_entries(spark, alike) for alike in by_journal.values()))))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -73,10 +69,9 @@ def test_a_state_as_of_a_time_ends_with_the_last_group_that_was_whole_by_then(sp
     ]
     bogus = frame(9, add(8), group=1, epoch=9).SerializeToString()
     records += [TopicRecord("j.wal", shard, 3, START_MS + 9, bogus) for shard in (0, 1)]
-    wal = record_table(spark, records).withColumn("skip", F.col("offset") == 3)
-    journal = JournalIdentity(JOURNAL, 2)
+    wal = record_table(spark, "entries", records, JournalIdentity(JOURNAL, 2)).withColumn("skip", F.col("offset") == 3)
     at = datetime.fromtimestamp((START_MS + 4) / 1000, UTC)
-    state = fold(flattened(cut_at(wal, journal, F.lit(at)), journal))
+    state = fold(cut_at(wal, F.lit(at)))
     assert [row["id"] for row in state.records.collect()] == [2]
 
 

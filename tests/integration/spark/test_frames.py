@@ -13,13 +13,11 @@ from journal.wire.frames import decode_frame
 from loaders.spark.read.frames import dead_letters, frames, operations
 from loaders.spark.read.source import JournalIdentity
 from loaders.spark.session.wire import table_of
-from tests.support.build import JOURNAL, add, commit, delete, frame, marker, prepare, replace
+from tests.support.build import add, commit, delete, frame, marker, prepare, replace
 from tests.support.golden import Case, cases
-from tests.support.spark.frames import TopicRecord, wal_table
+from tests.support.spark.frames import TopicRecord, record_table
 
 pytestmark = pytest.mark.timeout(900, func_only=True)
-
-IDENTITY = JournalIdentity(JOURNAL, 1)
 
 
 def rows(table: DataFrame) -> list[dict[str, Any]]:
@@ -32,7 +30,7 @@ def one(value: bytes | None) -> TopicRecord:
 
 def test_an_operation_has_its_place_and_what_concerns_it(spark: SparkSession) -> None:
     made = frame(3, add(1024, b"a", kind=4), replace(1024, b"u", subject=9, tx=5), delete(1024), prepare(5, 1, b"xid"))
-    table = operations(wal_table(spark, [one(made.SerializeToString())], IDENTITY))
+    table = operations(record_table(spark, "entries", [one(made.SerializeToString())]))
     first, *others = rows(table)
     appended = first.pop("appended")
     assert appended.astimezone(UTC).timestamp() == 1_700_000_000.123
@@ -77,7 +75,7 @@ NO_FRAMES: list[tuple[bytes | None, str]] = [
 def test_what_is_no_frame_is_kept_with_its_place_and_the_reason(spark: SparkSession) -> None:
     heartbeat = TopicRecord("t.wal", 0, len(NO_FRAMES), 1, frame(2).SerializeToString())
     records = [TopicRecord("t.wal", 0, offset, 1, value) for offset, (value, _) in enumerate(NO_FRAMES)]
-    table = wal_table(spark, [*records, heartbeat], IDENTITY)
+    table = record_table(spark, "entries", [*records, heartbeat])
     assert rows(operations(table)) == []
     assert [(row["offset"], row["count"]) for row in rows(frames(table))] == [(heartbeat.offset, 0)]
     letters = rows(dead_letters(table))
@@ -108,7 +106,11 @@ def test_golden_cases_have_the_dead_letters_that_a_worker_stops_at(spark: SparkS
             for entry in entries
         }
         records = [TopicRecord(*place, timestamp_ms, value) for place, (_, value, timestamp_ms) in values.items()]
-        found = dead_letters(wal_table(spark, records, journal)).select("topic", "partition", "offset").collect()
+        found = (
+            dead_letters(record_table(spark, "entries", records, journal))
+            .select("topic", "partition", "offset")
+            .collect()
+        )
         bad = {place for place, (case, value, _) in values.items() if not is_frame(case, place[1], value)}
         assert {tuple(row) for row in found} == bad
         bad_ones += len(bad)

@@ -9,13 +9,10 @@ from pyspark.sql import SparkSession
 
 from journal.v1.journal_pb2 import Frame
 from loaders.spark.fold.fold import is_one_of
-from loaders.spark.read.frames import with_operations
-from loaders.spark.read.source import JournalIdentity
 from loaders.spark.tables.lives import wal_batch
-from tests.support.build import JOURNAL, START_MS, add, frame, marker
+from tests.support.build import START_MS, add, frame, marker
 from tests.support.spark.frames import TopicRecord, record_table
 
-IDENTITY = JournalIdentity(JOURNAL, 1)
 Counted = list[tuple[int, int, bool]]
 
 
@@ -28,8 +25,8 @@ def counted(spark: SparkSession, skipped: Sequence[int], *batches: Sequence[Fram
             for index, each in enumerate(batch)
         ]
         offset += len(batch)
-        records = record_table(spark, values).withColumn("skip", is_one_of((0, each) for each in skipped))
-        told = wal_batch(with_operations(records, IDENTITY, "skip boolean"), carried, "j.wal")
+        entries = record_table(spark, "entries", values).withColumn("skip", is_one_of((0, each) for each in skipped))
+        told = wal_batch(entries, carried, "j.wal")
         carried = told.carried.localCheckpoint()
         done = Counter(row["offset"] for row in told.operations.select("position.offset").collect())
         rows = told.frames.orderBy("offset").collect()

@@ -20,7 +20,7 @@ from journal.v1.journal_pb2 import Epoch, Frame, OperationType
 from journal.wire.keys import skipped_key
 from loaders.spark.fold.fold import is_skipped, state_as_of
 from loaders.spark.read.data_source import KafkaJournal
-from loaders.spark.read.loading import batch
+from loaders.spark.read.loading import load
 from loaders.spark.read.options import ReadOptions
 from loaders.spark.read.readers import (
     Table,
@@ -370,8 +370,8 @@ def test_what_is_no_row_is_a_dead_letter_beside_the_records(spark: SparkSession,
 def test_what_operators_had_skipped_is_known(spark: SparkSession, damaged: JournalSource) -> None:
     (row,) = read_table(spark, damaged).skipped.collect()
     assert (row["shard"], row["offset"], row["operator"]) == (0, 5, "someone")
-    wal = batch(spark, damaged, damaged.wal, starting={0: EARLIEST, 1: EARLIEST})
-    left_out = wal.where(is_skipped(spark, damaged)).select("partition", "offset").collect()
+    wal = load(spark, damaged, "wal", starting={0: EARLIEST, 1: EARLIEST})
+    left_out = wal.where(is_skipped(spark, damaged)).select("shard", "offset").collect()
     assert [tuple(each) for each in left_out] == [(0, 5)]
 
 

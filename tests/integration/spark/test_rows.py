@@ -57,7 +57,7 @@ def test_what_a_prepare_carried_is_an_xid_or_none(spark: SparkSession) -> None:
     made = [
         TopicRecord("t.table", 0, part.tx, 1, part.SerializeToString(), transaction_key(part.tx, 0)) for part in parts
     ]
-    state = rows.changes(record_table(spark, made)).localCheckpoint()
+    state = record_table(spark, "changes", made)
     kept = live_tables.in_doubt(state, state.select("tx"))
     assert {row["tx"]: row["xid"] is not None for row in kept.collect()} == {1: True, 2: False}
     assert kept.columns == rows.transactions(state).drop("prepared").columns
@@ -85,8 +85,7 @@ def test_a_time_that_no_timestamp_holds_is_null_in_every_zone(
 
 def test_golden_cases_have_the_records_updates_and_marks_that_they_say(spark: SparkSession) -> None:
     made, expected = table_records()
-    newest = rows.newest(record_table(spark, made))
-    state = rows.changes(newest).cache()
+    state = rows.newest(record_table(spark, "rows", made)).cache()
     found: dict[int, Json] = {partition: {} for partition in expected}
     for row in rows.records(state).collect():
         found[row["shard"]][row["id"]] = {
@@ -99,15 +98,16 @@ def test_golden_cases_have_the_records_updates_and_marks_that_they_say(spark: Sp
             ],
         }
     assert found == {partition: outcome["records"] for partition, outcome in expected.items()}
-    marks = {row["shard"]: tuple(row[name] for name in MARK_FIELDS) for row in rows.marks(state).collect()}
+    of_marks = state.where("row = 'MARK'").select("shard", "mark.*")
+    marks = {row["shard"]: tuple(row[name] for name in MARK_FIELDS) for row in of_marks.collect()}
     assert marks == {
         partition: tuple(outcome["mark"][name] for name in MARK_FIELDS)
         for partition, outcome in expected.items()
         if partition in marks
     }
     assert len(marks) > 50
-    skipped = rows.skipped(state).collect()
+    skipped = state.where("row = 'SKIPPED'").select("skipped.*").collect()
     assert len(skipped) >= 3
     assert all(row["reason"] and row["operator"] for row in skipped)
-    assert rows.dead_letters(newest).count() == 0
+    assert state.where("fault is not null").count() == 0
     state.unpersist()

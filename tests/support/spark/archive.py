@@ -25,6 +25,6 @@ def plant_archive(
     ]
     archive = ParquetFrames(spark, path, PLANTED, JOURNAL)
     batch = archive.new_batch(number)
-    archive.write(record_table(spark, records), batch)
+    archive.write(record_table(spark, "wal", records), batch)
     parts = {0: ShardPart(0, start, start + len(frames), records=len(frames), frames=len(frames))}
     ManifestLog(spark, path, PLANTED).commit(Manifest(b"a" * 16, PLANTED, JOURNAL, number, batch, 0, parts))

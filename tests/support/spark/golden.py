@@ -3,30 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
+from datetime import datetime
+from functools import reduce
 from typing import Any
 
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
 
 from journal.v1.journal_pb2 import OperationType
-from loaders.spark.fold.fold import State
+from loaders.spark.fold.fold import State, is_one_of
+from loaders.spark.read.source import JournalIdentity
 from tests.support.golden import MARK_FIELDS, Case, Json
+from tests.support.spark.frames import TopicRecord, record_table
 
-_SCHEMA = "topic string, partition int, offset bigint, timestamp timestamp, value binary, skip boolean, until bigint"
 
-
-def case_records(spark: SparkSession, cases: Iterable[Case]) -> DataFrame:
-    """What `fold` takes; the topic is the case's name. Kafka gives an offset once, so what comes again is left out."""
-    rows: list[tuple[Any, ...]] = []
+def case_entries(spark: SparkSession, cases: Iterable[Case]) -> DataFrame:
+    """What `fold` takes, of cases of one journal; the topic is the case's name. Kafka gives an offset once, so what
+    comes again is left out."""
+    records: list[TopicRecord] = []
+    skips: list[Column] = []
     for case in cases:
+        journal = JournalIdentity(case.journal, case.shards)
         for shard, entries in case.wal.items():
             highest = -1
             for entry in entries:
                 if entry.offset > highest:
                     highest = entry.offset
-                    at = datetime.fromtimestamp(entry.timestamp_ms / 1000, UTC)
-                    rows.append((case.name, shard, entry.offset, at, entry.value, entry.skip, None))
-    return spark.createDataFrame(rows, _SCHEMA)
+                    records.append(TopicRecord(case.name, shard, entry.offset, entry.timestamp_ms, entry.value))
+                    if entry.skip:
+                        skips.append((F.col("topic") == case.name) & is_one_of([(shard, entry.offset)]))
+    skip = reduce(Column.__or__, skips, F.lit(False))
+    table = record_table(spark, "entries", records, journal)
+    return table.withColumn("skip", skip).withColumn("until", F.lit(None).cast("bigint"))
 
 
 def outcomes(state: State) -> dict[tuple[str, int], Json]:

@@ -44,7 +44,6 @@ def test_options_have_defaults_and_places_are_words_offsets_or_times() -> None:
         ({"max_offsets": "0"}, "max_offsets is not a positive number: 0"),
         ({"partitions": "many"}, "partitions is not a positive number: many"),
         ({"timeout_s": "soon"}, "timeout_s is not a number of seconds: soon"),
-        ({"table": "raw", "topic": "logs"}, "a journal has no topic logs"),
     ],
 )
 def test_an_option_that_cannot_be_is_refused_in_words(wrong: dict[str, str], text: str) -> None:
