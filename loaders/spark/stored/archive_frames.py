@@ -1,7 +1,7 @@
 """The records of an archive, in Parquet files that its manifests name, or in one Delta Lake table. Both have the same
 columns, and our readers only read batches that a manifest names.
 
-    Parquet      <path>/frames/journal=NAME/day=YYYY-MM-DD/shard=N/batch=B/*.parquet
+    Parquet      <path>/frames/journal=NAME/batch=B/day=YYYY-MM-DD/shard=N/*.parquet
     Delta Lake   <path>/table, partitioned by journal, day and shard
 
 Files of a batch that was cut off lie in directories that nobody reads. A Delta table has other readers too, who know no
@@ -14,18 +14,15 @@ that commit and the manifest, or if older manifests are restored from a backup, 
 from __future__ import annotations
 
 import secrets
-import time
 from abc import ABC, abstractmethod
 from typing import NamedTuple
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from journal.errors import ArchiveError, ConfigError
 from loaders.spark.read.decoding import HEAD
-from loaders.spark.session.failures import java_causes
 from loaders.spark.session.packages import SparkPart
 from loaders.spark.session.session import check_parts
 from loaders.spark.stored.files import Files
@@ -46,7 +43,6 @@ _WRITERS_MAX = 8
 """The number of files that a task keeps open. A task reads one shard, so these are files of different days. Without
 several open files, Spark would sort all records by directory."""
 _DAY_MS = 86_400_000
-_DAYS_NAMED_MAX = 100
 
 
 class Written(NamedTuple):
@@ -100,11 +96,8 @@ class ArchiveFrames(ABC):
 
 
 class ParquetFrames(ArchiveFrames):
-    """Parquet files. Each batch has its own directories.
-
-    They are written below the journal's directory. There Spark creates a temporary directory, which it deletes
-    afterwards and which no other journal uses.
-    """
+    """Parquet files. Each batch has its own directory, and so Spark's temporary directory in it is also its own: the
+    first of two jobs that wrote into one directory would delete it for both."""
 
     def __init__(self, spark: SparkSession, path: str, journal: str, uuid: bytes) -> None:
         super().__init__(spark, path, journal, uuid)
@@ -116,24 +109,12 @@ class ParquetFrames(ArchiveFrames):
 
     def write(self, records: DataFrame, batch: str) -> Written | None:
         seen = Observation()
-        counted = records.observe(
-            seen,
-            F.count("*").alias("records"),
-            F.expr("min(unix_millis(appended))").alias("from_ms"),
-            F.expr("max(unix_millis(appended))").alias("to_ms"),
-        )
-        rows = _rows(counted, self._journal, batch).drop("journal")  # the name of the directory has this column
-        writer = _unsorted(rows).write.mode("append").partitionBy("day", "shard", "batch")
-        try:
-            writer.parquet(self._own)
-        except (Py4JJavaError, PySparkException) as error:
-            if _is_swept_away(error):
-                raise ArchiveError(_other_job(self._own, batch)) from error
-            raise
-        told = seen.get
-        if not told["records"]:
-            return None
-        return Written(self._read(batch, _days(told["from_ms"], told["to_ms"])), told["records"])
+        counted = records.observe(seen, F.count("*").alias("records"))
+        place = f"{self._own}/batch={batch}"
+        rows = _rows(counted, self._journal, batch).drop("journal", "batch")  # the directories' names have these
+        _unsorted(rows).write.partitionBy("day", "shard").parquet(place)
+        found = seen.get["records"]
+        return Written(_parquet(self._spark, self._frames, place), found) if found else None
 
     def commit(self, number: int, batch: str, written: Written) -> None:
         """Do nothing: the manifest will name the files."""
@@ -147,10 +128,6 @@ class ParquetFrames(ArchiveFrames):
 
     def files(self) -> Column:
         return F.array_sort(F.collect_set(F.col("_metadata.file_path")))
-
-    def _read(self, batch: str, days: str) -> DataFrame:
-        place = f"{self._own}/day={days}/shard=*/batch={batch}"
-        return self._spark.read.schema(ARCHIVE_SCHEMA).option("basePath", self._frames).parquet(place)
 
 
 class DeltaFrames(ArchiveFrames):
@@ -251,8 +228,13 @@ def all_frames(spark: SparkSession, path: str, journal: str | None) -> DataFrame
         check_parts(spark, {SparkPart.DELTA})
         found = spark.read.format("delta").load(f"{path}/{_TABLE}").select(*_COLUMNS)
         return found if journal is None else found.where(F.col("journal") == journal)
-    place = f"{path}/{_FRAMES}" if journal is None else f"{path}/{_FRAMES}/journal={journal}"
-    return spark.read.schema(ARCHIVE_SCHEMA).option("basePath", f"{path}/{_FRAMES}").parquet(place)
+    frames = f"{path}/{_FRAMES}"
+    return _parquet(spark, frames, frames if journal is None else f"{frames}/journal={journal}")
+
+
+def _parquet(spark: SparkSession, frames: str, place: str) -> DataFrame:
+    """The records in a directory of an archive's Parquet files."""
+    return spark.read.schema(ARCHIVE_SCHEMA).option("basePath", frames).parquet(place)
 
 
 def _is_delta(spark: SparkSession, path: str) -> bool:
@@ -262,13 +244,6 @@ def _is_delta(spark: SparkSession, path: str) -> bool:
 
 def _other_job(place: str, batch: str) -> str:
     return f"batch {batch} is not in {place}: another job writes there; one job at a time may write to an archive"
-
-
-def _is_swept_away(error: Exception) -> bool:
-    """Whether Spark's temporary directory is gone: jobs that write to one directory share it, and the first one to end
-    deletes it."""
-    said = [cause.message for cause in java_causes(error) if "/_temporary/" in cause.message]
-    return any("does not exist" in each or "No such file" in each for each in said)
 
 
 # ---- columns -----------------------------------------------------------------------------------------------
@@ -302,11 +277,3 @@ def _unsorted(rows: DataFrame) -> DataFrame:
 def _day() -> Column:
     """The day in UTC, whatever time zone the session has."""
     return F.expr(f"date_from_unix_date(cast(floor(unix_millis(appended) / {_DAY_MS}) as int))")
-
-
-def _days(from_ms: int, to_ms: int) -> str:
-    """The days between two times, as a part of a path."""
-    days = range(from_ms // _DAY_MS, to_ms // _DAY_MS + 1)
-    if len(days) > _DAYS_NAMED_MAX:
-        return "*"
-    return "{" + ",".join(time.strftime("%Y-%m-%d", time.gmtime(day * _DAY_MS / 1000)) for day in days) + "}"

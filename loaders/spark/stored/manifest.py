@@ -22,7 +22,7 @@ from journal.errors import ArchiveError
 from loaders.spark.session.failures import java_causes
 from loaders.spark.stored.files import Files
 
-FORMAT = 2
+FORMAT = 3
 _EXISTS = "org.apache.hadoop.fs.FileAlreadyExistsException"
 
 
@@ -58,7 +58,7 @@ class ShardPart:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One batch of one journal's archive; `parts` has all shards. `batch` is the name of its directories."""
+    """One batch of one journal's archive; `parts` has all shards. `batch` is the batch's name in the frames."""
 
     archive: bytes
     journal: str

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -193,31 +193,17 @@ def meanwhile(gate: Path, job: Future[Any]) -> Iterator[None]:
     job.result(JOB_TIMEOUT_S)
 
 
-def test_two_journals_may_be_written_into_one_place_at_the_same_moment(spark: SparkSession, tmp_path: Path) -> None:
-    """What Spark writes at first into a directory of its own, and deletes with it, is one journal's."""
-    path = str(tmp_path / "archive")
-    slow, quick = (ParquetFrames(spark, path, name, name.encode() * 4) for name in ("slow", "quick"))
-    with ThreadPoolExecutor(1) as thread:
-        writing = thread.submit(slow.write, held(some_records(spark), tmp_path), slow.new_batch(1))
-        with meanwhile(tmp_path, writing):
-            quick.write(some_records(spark), quick.new_batch(1))
-    found = all_frames(spark, path, None).groupBy("journal").count().collect()
-    assert sorted(map(tuple, found)) == [("quick", 3), ("slow", 3)]
-    assert sorted(each.name for each in Path(path, "frames").iterdir()) == ["journal=quick", "journal=slow"]
-
-
 def test_two_jobs_that_write_at_the_same_moment_take_nothing_from_each_other(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     path = str(tmp_path / "archive")
     slow, quick = (ParquetFrames(spark, path, "orders", b"uuid") for _ in range(2))
-    rows = held(some_records(spark, 200_000), tmp_path, at=190_000)  # a task has begun a file with those before
+    rows = held(some_records(spark, 60_000), tmp_path, at=50_000)  # a task has begun a file with those before
     with ThreadPoolExecutor(1) as thread:
         writing = thread.submit(slow.write, rows, slow.new_batch(1))
-        with suppress(ArchiveError), meanwhile(tmp_path, writing):
+        with meanwhile(tmp_path, writing):
             quick.write(some_records(spark), quick.new_batch(1))
-    writing.result()
-    assert all_frames(spark, path, "orders").count() == 200_003
+    assert all_frames(spark, path, "orders").count() == 60_003
 
 
 # ---- in Delta Lake -----------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ FORMER_TABLES = '{"format": 2, "journal": "orders", "uuid": "cd30572ea784459e802
 
 
 def test_a_former_archive_is_refused() -> None:
-    with pytest.raises(ArchiveError, match=r"has format 1, .* reads 2: archive the journal to another place"):
+    with pytest.raises(ArchiveError, match=r"has format 1, .* reads 3: archive the journal to another place"):
         Manifest.from_json(FORMER_MANIFEST, "/archive/manifest/orders/000000000001.json")
 
 
