@@ -63,6 +63,9 @@ _LOOKED_UP = (
 _WORKERS, _WORKERS_MODULE = "spark.python.daemon.module", "loaders.spark.session.workers"
 _TIME_ZONE = "spark.sql.session.timeZone"
 """Times are shown in UTC, and days begin in UTC, wherever a job runs."""
+_CALL_SITES = "spark.python.sql.dataFrameDebugging.enabled"
+"""Whether PySpark tells the JVM for each expression which line of a program made it, so that an error of Spark's can
+name the line. That takes six calls of the JVM, and one call makes the expression."""
 
 
 def make_session(
@@ -87,7 +90,7 @@ def make_session(
         spark = running
     else:
         listed = [each for each in (asked.pop(_PACKAGES, ""), *wanted) if each]
-        own = {_TIME_ZONE: "UTC", _WORKERS: _WORKERS_MODULE, **_settings_of(parts)}
+        own = {_TIME_ZONE: "UTC", _WORKERS: _WORKERS_MODULE, _CALL_SITES: "false", **_settings_of(parts)}
         if listed:
             own[_PACKAGES] = ",".join(listed)
         spark = _started(name, own | asked, wanted)
