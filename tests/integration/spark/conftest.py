@@ -1,4 +1,5 @@
-"""One small Spark for the whole run, with all packages; and one journal of a message store that its tests read."""
+"""One small Spark for the whole run, with all packages; one journal of a message store that its tests read; and what
+jobs left behind whose process was killed."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from loaders.spark.session.packages import SparkPart
 from loaders.spark.session.session import make_session
 from tests.support.spark.history import History, write_history
 from tests.support.spark.jobs import INTERPRETED, QUICK_JAVA, SMALL_DELTA
+from tests.support.spark.killed import Killed, kill_jobs
 from tests.support.spark.preloaded import preloaded_python
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
@@ -22,7 +24,7 @@ SETTINGS = {
     JAVA_OPTIONS: f"{QUICK_JAVA} -Xmn400m",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.shuffle.partitions": "1",
     # planning a query over a few hundred rows again after each stage is a quarter of its cost
     "spark.sql.adaptive.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -54,3 +56,9 @@ def spark(python: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spa
 def history(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> History:
     """Written once; nothing writes to it any more."""
     return write_history(bootstrap, tmp_path_factory.mktemp("history"))
+
+
+@pytest.fixture(scope="session")
+def killed(spark: SparkSession, bootstrap: str, history: History, tmp_path_factory: pytest.TempPathFactory) -> Killed:
+    """One process for all jobs that are killed: it is the start of Spark that costs."""
+    return kill_jobs(spark, bootstrap, history, tmp_path_factory.mktemp("killed"))

@@ -33,7 +33,8 @@ from loaders.spark.stored.manifest import Manifest
 from loaders.spark.stored.table_stores import TableFormat
 from tests.support.build import add, frame
 from tests.support.spark.frames import TopicRecord, record_table
-from tests.support.spark.jobs import JOB_TIMEOUT_S, KILLED, ended_jobs, jars_of
+from tests.support.spark.jobs import JOB_TIMEOUT_S
+from tests.support.spark.killed import Killed
 from tests.support.spark.written_wal import LIMIT_S, SHARDS, Written, bytes_of, make_written
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900, func_only=True)]
@@ -111,18 +112,9 @@ def test_a_run_goes_on_where_the_manifests_end_whatever_the_session_says_of_chec
 
 
 def test_killed_at_any_moment_nothing_is_archived_twice_and_nothing_is_missing(
-    journal: Written, bootstrap: str, tmp_path: Path, spark: SparkSession
+    spark: SparkSession, killed: Killed
 ) -> None:
-    jobs = {
-        "files": journal,
-        "manifest": make_written(bootstrap, tmp_path / "manifest"),
-        "delta": make_written(bootstrap, tmp_path / "delta"),
-    }
-    for each in jobs.values():
-        each.frames(20)
-    of_jobs = [argument for moment, of in jobs.items() for argument in (of.source.journal, of.path, moment)]
-    code, said = ended_jobs("archive_job", bootstrap, jars_of(spark), *of_jobs)
-    assert code == KILLED, said
+    jobs, journal = killed.archives, killed.archives["files"]
     for moment, of in jobs.items():
         manifest = newest_manifest(spark, of.path, of.source.journal)
         assert manifest.number == {"files": 1, "manifest": 2, "delta": 1}[moment]

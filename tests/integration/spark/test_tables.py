@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
-import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from functools import partial
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from random import Random, SystemRandom
 from typing import Any
 
 import pytest
@@ -42,16 +37,12 @@ from loaders.spark.tables.store_columns import messages
 from loaders.spark.tables.tables import TablesBatch, TablesResult, keep_tables, read_kept
 from loaders.spark.tables.tables_place import ALL_TABLES
 from tests.support.build import skipped
-from tests.support.children.tables_job import BATCH_OFFSETS
 from tests.support.in_process import made_journal
-from tests.support.processes.child import program
 from tests.support.spark.history import WAIT_S, History, trim, uuid_of, wal_of, write_values
-from tests.support.spark.jobs import jars_of
+from tests.support.spark.killed import Killed
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900, func_only=True)]
 
-LINES_MAX = 8
-DELAY_S_MAX = 2.0
 JOB_TIMEOUT_S = 300.0
 
 
@@ -187,7 +178,6 @@ def sleeping_job(spark: SparkSession, source: JournalSource, path: Path) -> Iter
             source,
             str(path),
             once=True,
-            max_offsets=BATCH_OFFSETS,
             kept_as=TableFormat.DELTA,
             opened=lambda _files, _kept_as: store,
         )
@@ -202,64 +192,6 @@ def sleeping_job(spark: SparkSession, source: JournalSource, path: Path) -> Iter
         assert store.went_on, "it was refused before its late change"
 
 
-@pytest.fixture(scope="module")
-def killed(spark: SparkSession, history: History, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where jobs keep tables in each format that were killed, together, a random moment behind a random one of their
-    first lines. Those in Delta Lake had been begun by a job that went on only then."""
-    path = tmp_path_factory.mktemp("killed") / "tables"
-    in_delta = path / TableFormat.DELTA.value
-    with jobs_to_kill(spark, history, path) as kill, sleeping_job(spark, history.source, in_delta):
-        kill()
-    return path
-
-
-@contextmanager
-def jobs_to_kill(spark: SparkSession, history: History, path: Path) -> Iterator[Callable[[], None]]:
-    """Starts a process of jobs; gives what lets them begin, and kills them."""
-    source, formats = history.source, [each.value for each in TableFormat]
-    jobs = subprocess.Popen(
-        program("tables_job", source.bootstrap_servers, source.journal, path, jars_of(spark), *formats),
-        start_new_session=True,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    with ThreadPoolExecutor(1) as drain:
-        assert jobs.stderr is not None
-        said = drain.submit(jobs.stderr.read)
-        try:
-            yield partial(kill_jobs, jobs, formats, said)
-        finally:
-            end(jobs)
-
-
-def kill_jobs(jobs: subprocess.Popen[str], formats: Sequence[str], said: Future[str]) -> None:
-    seed = SystemRandom().randrange(10**6)
-    print("seed", seed)
-    chance = Random(seed)
-    lines: list[str] = []
-    left, delay_s = {each: chance.randint(1, LINES_MAX) for each in formats}, chance.random() * DELAY_S_MAX
-    assert jobs.stdin is not None
-    assert jobs.stdout is not None
-    jobs.stdin.write("begin\n")
-    jobs.stdin.flush()
-    while max(left.values()) > 0 and (line := jobs.stdout.readline()):
-        lines.append(line.strip())
-        left[line.split()[0]] -= 1
-    with suppress(subprocess.TimeoutExpired):
-        jobs.wait(delay_s)
-    end(jobs)
-    print("killed behind", lines)
-    assert (jobs.returncode, max(left.values()) <= 0) == (-signal.SIGKILL, True), said.result().splitlines()[-40:]
-
-
-def end(jobs: subprocess.Popen[str]) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(jobs.pid, signal.SIGKILL)
-    jobs.wait()
-
-
 def command(history: History, path: Path, kept_as: TableFormat) -> Result:
     source = history.source
     place = ("-b", source.bootstrap_servers, "-j", source.journal, "--to", str(path))
@@ -268,10 +200,13 @@ def command(history: History, path: Path, kept_as: TableFormat) -> Result:
 
 @pytest.mark.parametrize("kept_as", TableFormat, ids=lambda each: each.value)
 def test_tables_are_what_the_readers_give_though_the_job_that_keeps_them_is_killed(
-    spark: SparkSession, history: History, killed: Path, kept_as: TableFormat
+    spark: SparkSession, history: History, killed: Killed, kept_as: TableFormat
 ) -> None:
-    path = killed / kept_as.value
-    ended = command(history, path, kept_as)
+    """In Delta Lake, another job goes on first, and wakes up when the last one has ended."""
+    path = killed.tables / kept_as.value
+    is_delta = kept_as is TableFormat.DELTA
+    with sleeping_job(spark, history.source, path) if is_delta else nullcontext():
+        ended = command(history, path, kept_as)
     assert ended.exit_code == 0, ended.output
     told = json.loads(ended.stdout)
     check_tables(spark, history.settings, history, path)
@@ -320,14 +255,15 @@ def test_a_batch_changes_nothing_back_that_a_later_one_has_changed(spark: SparkS
     assert spark.conf.get("spark.databricks.delta.write.txnVersion", None) is None
 
 
-def test_dead_letters_are_kept_and_a_job_that_lags_is_not_up_to_date(
+def test_dead_letters_are_kept_skips_are_counted_and_a_job_that_lags_is_not_up_to_date(
     spark: SparkSession, bootstrap: str, tmp_path: Path
 ) -> None:
     settings = made_journal(bootstrap, tmp_path, shards=1)
     source, path = JournalSource.from_settings(settings), tmp_path / "tables"
     files = Files(spark, str(path))
-    write_values(settings, source.wal, [(0, None, b"no frame")])
-    write_values(settings, source.table, [(0, b"no key", b"no row")])
+    write_values(settings, source.wal, [(0, None, b"no frame"), (0, None, b"nor this")])
+    skip = (0, skipped_key(0, 1), skipped(1).SerializeToString())
+    write_values(settings, source.table, [(0, b"no key", b"no row"), skip])
     before, until = list[int](), list[int]()
 
     def newest(directory: str) -> str:
@@ -341,7 +277,7 @@ def test_dead_letters_are_kept_and_a_job_that_lags_is_not_up_to_date(
         return open_store(files, kept_as)
 
     def another_job_begins(batch: TablesBatch) -> None:
-        assert (batch.records, batch.dead_letters) == (2, 2)
+        assert (batch.records, batch.dead_letters, batch.skipped) == (4, 3, 1)
         until.append(until_ms())
         files.write_new("writers/999999999-another", "")
         write_values(settings, source.table, [(0, b"m00", b"\xff")])
@@ -355,13 +291,14 @@ def test_dead_letters_are_kept_and_a_job_that_lags_is_not_up_to_date(
     files.delete(f"until/{newest('until')}")
     files.write_new(f"until/{0:015d}-{1:012d}-anybody", "")
     result = keep(once=True, told=lambda _batch: until.append(until_ms()))
-    assert (result.dead_letters, result.rows["dead_letters"]) == (1, 3)
+    assert (result.dead_letters, result.rows["dead_letters"]) == (1, 4)
     millis = F.expr("unix_millis(timestamp)").alias("ms")
     letters = read_kept(spark, str(path), "dead_letters").select("topic", "offset", "reason", millis).collect()
     assert {(row["topic"], row["offset"], row["reason"].partition(": Error")[0]) for row in letters} == {
         (source.wal, 0, "not a frame: it does not parse"),
+        (source.wal, 1, "not a frame: it does not parse"),
         (source.table, 0, "not a table key: 6e6f206b6579"),
-        (source.table, 1, "a value that does not parse as what its key says"),
+        (source.table, 2, "a value that does not parse as what its key says"),
     }
     assert until[1] == max(row["ms"] for row in letters), "what it had read by then"
     assert until_ms() >= before[1]
@@ -375,11 +312,16 @@ def test_files_beside_tables_that_come_from_a_backup_lose_no_row_in_silence(
     settings = made_journal(bootstrap, tmp_path, shards=1)
     source, path, aside = JournalSource.from_settings(settings), tmp_path / "tables", tmp_path / "aside"
 
-    def keep(letters: int) -> int:
+    def keep(letters: int, told: Callable[[TablesBatch], None] | None = None) -> int:
         write_values(settings, source.wal, [(0, None, b"no frame")] * letters)
-        return keep_tables(spark, source, str(path), kept_as=kept_as, once=True).rows["dead_letters"]
+        return keep_tables(spark, source, str(path), kept_as=kept_as, once=True, told=told).rows["dead_letters"]
 
-    assert keep(5) == 5
+    def is_wrong(_batch: TablesBatch) -> None:
+        raise LookupError("no such queue")
+
+    # an error of a program that is told of batches ends the job as it is, and the batch is kept
+    with pytest.raises(LookupError, match="no such queue"):
+        keep(5, is_wrong)
     shutil.copytree(path, aside)
     assert keep(3) == 8
     beside = {each.name for each in path.iterdir() if each.is_dir()} - {*ALL_TABLES, "pending", "writers"}
@@ -398,29 +340,6 @@ def test_files_beside_tables_that_come_from_a_backup_lose_no_row_in_silence(
     newest.write_text(newest.read_text().replace('{"0": 12}', '{"0": 99}'))
     with pytest.raises(GapError, match=r"from 99 to 12"):  # the WAL lost its tail
         keep(0)
-
-
-def test_what_operators_had_skipped_is_counted(spark: SparkSession, bootstrap: str, tmp_path: Path) -> None:
-    settings = made_journal(bootstrap, tmp_path, shards=1)
-    source = JournalSource.from_settings(settings)
-    write_values(settings, source.wal, [(0, None, b"no frame"), (0, None, b"nor this")])
-    write_values(settings, source.table, [(0, skipped_key(0, 1), skipped(1).SerializeToString())])
-    result = keep_tables(spark, source, str(tmp_path / "tables"), kept_as=TableFormat.PARQUET, once=True)
-    assert (result.dead_letters, result.skipped) == (2, 1)
-
-
-def test_what_is_wrong_with_a_program_that_is_told_of_batches_ends_the_job_as_it_is(
-    spark: SparkSession, bootstrap: str, tmp_path: Path
-) -> None:
-    settings = made_journal(bootstrap, tmp_path, shards=1)
-    source = JournalSource.from_settings(settings)
-    write_values(settings, source.wal, [(0, None, b"no frame")])
-
-    def is_wrong(_batch: TablesBatch) -> None:
-        raise LookupError("no such queue")
-
-    with pytest.raises(LookupError, match="no such queue"):
-        keep_tables(spark, source, str(tmp_path / "tables"), kept_as=TableFormat.PARQUET, once=True, told=is_wrong)
 
 
 def test_a_job_that_was_killed_before_its_first_batch_looks_again_where_the_wal_begins(
