@@ -42,22 +42,22 @@ _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 """The environment variable in which PySpark finds the JVM that started it."""
 _WAREHOUSE = Path("spark-warehouse")
 """Where Spark keeps tables that have a name. Spark creates it in the working directory, even without tables."""
+_FUNCTIONS = "org.apache.spark.sql.functions"
 _LOOKED_UP = (
-    "functions",
-    "Column",
-    "PythonUtils",
-    "SparkConf",
-    "org",
-    "org.apache",
-    "org.apache.spark",
-    "org.apache.spark.sql",
-    "org.apache.spark.sql.catalyst",
-    "org.apache.spark.sql.catalyst.expressions",
-    "org.apache.spark.sql.catalyst.expressions.LambdaFunction",
-    "org.apache.spark.sql.catalyst.expressions.UnresolvedNamedLambdaVariable",
-    "org.apache.hadoop",
-    "org.apache.hadoop.fs",
-    "org.apache.hadoop.fs.Path",
+    ("PythonUtils",),
+    ("PythonUtils", "toSeq"),
+    ("PythonSQLUtils",),
+    (_FUNCTIONS,),
+    (_FUNCTIONS, "col"),
+    (_FUNCTIONS, "lit"),
+    (_FUNCTIONS, "when"),
+    ("org.apache.spark.sql.classic.SparkSession",),
+    ("org.apache.spark.sql.expressions.Window",),
+    ("org",),
+    ("org", "apache"),
+    ("org", "apache", "hadoop"),
+    ("org", "apache", "hadoop", "fs"),
+    ("org", "apache", "hadoop", "fs", "Path"),
 )
 """Names that PySpark, and code that uses Hadoop's file systems, look up in the JVM many times."""
 _WORKERS, _WORKERS_MODULE = "spark.python.daemon.module", "loaders.spark.session.workers"
@@ -195,10 +195,9 @@ def _getting_packages() -> Iterator[None]:
 def _look_up_once(spark: SparkSession) -> None:
     """Look up the names of `_LOOKED_UP` once and keep the results. Otherwise Py4J searches every jar for a class of
     such a name each time, though the result stays the same while the JVM lives."""
-    for name in _LOOKED_UP:
-        *packages_, last = name.split(".")
-        holder = reduce(getattr, packages_, spark._jvm)
-        setattr(holder, last, getattr(holder, last))
+    for *holders, name in _LOOKED_UP:
+        holder = reduce(getattr, holders, spark._jvm)
+        setattr(holder, name, getattr(holder, name))
 
 
 def _removed_if_empty(directory: Path) -> None:

@@ -76,7 +76,9 @@ def test_a_session_that_runs_is_taken_as_it_is(spark: SparkSession) -> None:
 
 def test_what_every_expression_asks_the_jvm_for_is_looked_up_once(spark: SparkSession) -> None:
     jvm: Any = spark._jvm
-    assert jvm.functions is jvm.functions
+    name = "org.apache.spark.sql.functions"
+    assert getattr(jvm, name) is getattr(jvm, name)
+    assert getattr(jvm, name).col is getattr(jvm, name).col
     assert jvm.org.apache.hadoop.fs is jvm.org.apache.hadoop.fs
     assert jvm.org.apache.hadoop.fs.Path("/a").getName() == "a"
 
