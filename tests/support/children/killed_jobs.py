@@ -3,8 +3,8 @@
 Arguments: BROKERS JARS (JOURNAL PATH MOMENT)...
 
 `files` and `manifest` are moments of an archive: its second batch goes no further behind its files, or behind its
-manifest. `delta` is as `files`, of an archive in Delta Lake. `lives` and `progress` are of tables, in Delta Lake and in
-Parquet: their second batch goes no further before it changes the table of that name.
+manifest. `delta` is as `files`, of an archive in Delta Lake. `rows` and `progress` are of tables, in Delta Lake and in
+Parquet: their second batch goes no further once it has changed the rows, or before it changes the progress.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.support.spark.jobs import Ends, begin, job_session
 
 ARCHIVE_BATCH_OFFSETS = 40
 TABLES_BATCH_OFFSETS = 80
-TABLES = {"lives": TableFormat.DELTA, "progress": TableFormat.PARQUET}
+TABLES = {"rows": TableFormat.DELTA, "progress": TableFormat.PARQUET}
 SECOND = 1
 """The number of the second batch of tables."""
 
@@ -33,20 +33,20 @@ ends = Ends()
 
 
 class MortalDelta(DeltaStore):
-    """Ends when it is to change the lives."""
+    """Ends once it has changed the rows."""
 
     def begin(self, batch: TableBatch) -> None:
         super().begin(batch)
         self.number = batch.number
 
     def replace(self, table: str, keys: Sequence[str], fresh: DataFrame, gone: DataFrame | None = None) -> None:
-        if (table, self.number) == ("lives", SECOND):
-            ends.go_no_further()
         super().replace(table, keys, fresh, gone)
+        if (table, self.number) == ("rows", SECOND):
+            ends.go_no_further()
 
 
 class MortalParquet(ParquetStore):
-    """Ends when it is to write the progress."""
+    """Ends when it is to change the progress."""
 
     def begin(self, batch: TableBatch) -> None:
         super().begin(batch)
