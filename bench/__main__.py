@@ -102,6 +102,12 @@ def amqp_engine(quick: QuickOption = False, as_json: JsonOption = False) -> None
     _run("amqp_engine", None, quick, as_json)
 
 
+@app.command()
+def selectors(quick: QuickOption = False, as_json: JsonOption = False) -> None:
+    """Consumers with a selector: what each message of a queue costs, in queues of several lengths."""
+    _run("selectors", None, quick, as_json)
+
+
 def _run(name: str, bootstrap: str | None, quick: bool, as_json: bool) -> None:
     with exit_codes(), ended_by_sigterm_as_by_ctrl_c():
         settings = settings_from(bootstrap, None, None, None)

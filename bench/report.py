@@ -18,7 +18,7 @@ import confluent_kafka
 import psutil
 import typer
 
-from bench import activate, append, audit, failover, load, process, routes, shards, sources, store
+from bench import activate, append, audit, failover, load, process, routes, selectors, shards, sources, store
 from bench.rounds import Comparison, Figures, Outcome, say
 from bench.scene import Scene, make_scene
 from journal.embedded.distribution import KAFKA_VERSION
@@ -53,7 +53,10 @@ def _amqp_engine(quick: bool) -> Outcome:
     return amqp_engine.run(quick)
 
 
-WITHOUT_KAFKA: dict[str, Callable[[bool], Outcome]] = {"amqp_engine": _amqp_engine}
+WITHOUT_KAFKA: dict[str, Callable[[bool], Outcome]] = {
+    "amqp_engine": _amqp_engine,
+    "selectors": selectors.run,
+}
 """Benches of parts that know no Kafka; they are told whether to be quick."""
 
 

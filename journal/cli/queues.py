@@ -31,6 +31,8 @@ def queues(chosen: Chosen, context: typer.Context, node: NodeOption = None, as_j
     """Show the queues and what is in them: depth, bytes, held messages and their holders, scheduled messages, the
     oldest one. The bytes are those of bodies, with their addresses, headers and properties as the journal has them.
 
+    With --node they are also counted since its activation: added, delivered, acknowledged and so on.
+
     They are shown as of the WAL's committed end. It needs no worker and disturbs nobody.
     """
     if context.invoked_subcommand is not None:
@@ -54,6 +56,7 @@ def queues(chosen: Chosen, context: typer.Context, node: NodeOption = None, as_j
 
 QUEUE_COLUMNS = (
     *("queue", "address", "depth", "bytes", "held", "locked", "scheduled", "in doubt", "holders", "oldest"),
+    "since activation",
 )
 
 
@@ -61,7 +64,8 @@ def _queue_row(line: Mapping[str, Any]) -> tuple[object, ...]:
     numbers = [f"{line[name]:,}" for name in ("depth", "bytes", "held", "locked", "scheduled", "in_doubt")]
     holders = ", ".join(f"{name} ({count:,})" for name, count in line["holders"].items())
     name = f"{line['queue']} (paused)" if line["paused"] else line["queue"]
-    return name, line["address"], *numbers, holders, _age(line["oldest_age_seconds"])
+    counts = ", ".join(f"{count:,} {what}" for what, count in (line["since_activation"] or {}).items() if count)
+    return name, line["address"], *numbers, holders, _age(line["oldest_age_seconds"]), counts
 
 
 # ---- messages ----------------------------------------------------------------------------------------------

@@ -55,6 +55,7 @@ from journal.store.operations.take_in import Settles, TakeInOperations, TakenIn,
 from journal.store.operations.transactions import Prepared, TransactionOperations
 from journal.store.pending import Moved, Pending, PendingAll
 from journal.store.ports import StoreJournal
+from journal.store.queues.counters import HolderInfo, QueueCounts
 from journal.store.queues.entry import AddressEntry, BindingEntry, MessageEntry
 from journal.store.queues.loaded import LoadedStore
 from journal.store.settings import StoreSettings
@@ -731,6 +732,15 @@ class MessageStore:
     def queue(self, name: str) -> QueueInfo:
         """A queue and its counts. Raises QueueMissingError."""
         return self._look.queue(name)
+
+    def counters(self, queue: str) -> QueueCounts:
+        """What has happened in a queue since the activation, counted. Raises QueueMissingError."""
+        return self._look.counters(queue)
+
+    def holding(self, queue: str) -> list[HolderInfo]:
+        """Who holds messages of a queue, and when each last did something. It claims nothing, as `reattach` does.
+        Raises QueueMissingError."""
+        return self._look.holding(queue)
 
     def queues(self) -> list[QueueInfo]:
         """All queues, each in its state at the time when it is read."""

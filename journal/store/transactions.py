@@ -13,6 +13,7 @@ from typing import NamedTuple
 from journal.errors import JournalError, StateError, StoreError, TransactionPreparedError, TransactionUnknownError
 from journal.store.declared import Declarations, Declared
 from journal.store.duplicates import Reservation
+from journal.v1.store_pb2 import Acknowledgement
 
 
 class Routed(NamedTuple):
@@ -30,6 +31,7 @@ class Taken(NamedTuple):
     queue: int
     holder: str
     durable: bool
+    reason: int = Acknowledgement.CONSUMED
 
 
 class Changed(NamedTuple):

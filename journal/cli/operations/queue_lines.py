@@ -10,6 +10,7 @@ from journal.cli.script import encode_data
 from journal.cli.text import printable
 from journal.store.model import Message, ReferenceInfo, ReferenceState, Value
 from journal.store.operations.look import QueueInfo
+from journal.store.queues.counters import HolderInfo, QueueCounts
 from journal.store.queues.entry import BindingEntry, MessageEntry, QueueEntry
 from journal.words import counted
 
@@ -20,10 +21,12 @@ def queue_line(
     holders: Mapping[str, int],
     oldest_away: int,
     now_ms: float,
+    counts: QueueCounts | None = None,
+    holding: Iterable[HolderInfo] = (),
 ) -> Json:
     """A queue as `--json` prints it. `depth` counts all of its messages, but not those that a transaction in doubt
     would add. `oldest_away` is the lowest timestamp of its messages that are held, locked or scheduled; 0 if there is
-    none."""
+    none. `counts` and `holding` are known of a working store only."""
     config = entry.config
     oldest = min((timestamp for timestamp in (entry.oldest, oldest_away) if timestamp), default=0)
     return {
@@ -48,6 +51,8 @@ def queue_line(
         "scheduled": entry.scheduled,
         "in_doubt": entry.arriving,
         "holders": dict(holders),
+        "holders_acted": {each.holder: each.acted_ms for each in holding},
+        "since_activation": counts and counts._asdict(),
         "oldest_age_seconds": age_s(oldest, now_ms),
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
@@ -162,19 +162,21 @@ class StoreQueues:
         found = []
         for info in sorted(store.queues(), key=lambda info: info.config.name):
             with suppress(QueueMissingError):  # the queue was destroyed meanwhile
-                holders, oldest = self._away(info)
-                found.append(queue_line(info, store.bindings(info.config.name), holders, oldest, now_ms))
+                name = info.config.name
+                oldest = self._oldest_away(info)
+                counts, holding = store.counters(name), store.holding(name)
+                holders = {each.holder: each.messages for each in holding}
+                found.append(queue_line(info, store.bindings(name), holders, oldest, now_ms, counts, holding))
         return found
 
-    def _away(self, queue: QueueInfo) -> tuple[Mapping[str, int], int]:
-        """The number of messages that each holder has among a queue's first `browse_max`, and the lowest timestamp of
-        those that are held, locked or scheduled.
+    def _oldest_away(self, queue: QueueInfo) -> int:
+        """The lowest timestamp of the messages that are held, locked or scheduled among a queue's first `browse_max`.
 
         Held and locked messages were the first to be delivered, so most of them are near the front.
         """
         wanted = queue.held + queue.locked
         if not (wanted or queue.scheduled):
-            return {}, 0
+            return 0
         count = wanted + _LOOK_BEHIND_THEM
         while True:
             count = min(count, self._browse_max)
@@ -184,8 +186,7 @@ class StoreQueues:
             if found >= wanted or len(looked) < count or count == self._browse_max:
                 break
             count *= _LOOK_FURTHER
-        entries = filter(None, (self._describe(info.message) for info in away))
-        return Counter(info.holder for info in away if info.state is ReferenceState.HELD), _oldest(entries)
+        return _oldest(filter(None, (self._describe(info.message) for info in away)))
 
     def _describe(self, message_id: int) -> MessageEntry | None:
         try:

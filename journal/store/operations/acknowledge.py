@@ -61,6 +61,9 @@ class AcknowledgeOperations:
             parts = parts_of(state, held)
             if not parts:
                 return PendingAll(())
+            for part in parts:
+                if part.holder:
+                    state.note_acted(part.holder, self._core.clock_ms())
             if tx:
                 return PendingAll(ids_of(held), self.settle_in(state, parts, tx))
             if len(parts) == 1 and len(parts[0].messages) == 1:
@@ -94,6 +97,7 @@ class AcknowledgeOperations:
             if not is_refusal(error):
                 state.lock(message_id, queue_id, _NOBODY_KNOWS, holder)
             raise
+        queue.counters.settled(reason)
         if state.acknowledge_row(queue, row) and (chunks or not durable):
             self._discard.drop_bodies(message_id, chunks)
         if completion is None:
@@ -132,6 +136,8 @@ class AcknowledgeOperations:
                 operations.append(DeletedRecords(ids, ACKNOWLEDGE, settled, queue_id))
                 place += count
         completion = self._append_settled(state, operations, parts) if operations else COMPLETED
+        for part in parts:
+            part.queue.counters.settled(reason, len(part.messages))
         for part, run in runs:
             state.acknowledge_run(part.queue, run)
             self._core.effects.when_durable(completion, state.settled_run, run, part.queue.record_id)
@@ -218,7 +224,7 @@ class AcknowledgeOperations:
                     if durable:
                         data = encode_acknowledgement(reason, has_it, *state.delivery_in(*key))
                         operations.append((UPDATE, message_id, ACKNOWLEDGE, data, False, queue.record_id))
-                    taken.append(Taken(message_id, queue.record_id, has_it, durable))
+                    taken.append(Taken(message_id, queue.record_id, has_it, durable, reason))
             completion = self._core.journal.append_all(operations, tx=tx) if operations else COMPLETED
         except BaseException as error:
             if is_refusal(error):

@@ -152,6 +152,8 @@ class ConsumeOperations:
             # this also releases the messages of holders that were absent since the load
             state = core.enter(let_go=False)
             parts = parts_of(state, held)
+            for part in parts:
+                state.note_acted(part.holder, core.clock_ms())
             txn = core.transactions.accepting(tx) if tx else None
             require_each_once(parts)
             left: list[ReferenceLeft] = []

@@ -17,6 +17,7 @@ from journal.store.bodies.chunks import BodyStream
 from journal.store.message_records import decode_message
 from journal.store.model import Delivery, Message, QueueConfig, ReferenceInfo
 from journal.store.operations.core import StoreCore
+from journal.store.queues.counters import HolderInfo, QueueCounts
 from journal.store.queues.entry import AddressEntry, MessageEntry, QueueEntry
 
 _AT_ONCE = 100
@@ -165,6 +166,16 @@ class LookOperations:
             state = self._core.enter()
             queue_id = state.queue(queue).record_id
         return iter(list(islice(state.browse(queue_id, self._core.turn), limit or None)))
+
+    def counters(self, queue: str) -> QueueCounts:
+        with self._core.lock:
+            entry = self._core.enter().queue(queue)
+            return entry.counters.counts(entry.there)
+
+    def holding(self, queue: str) -> list[HolderInfo]:
+        with self._core.lock:
+            state = self._core.enter()
+            return state.holding(state.queue(queue).record_id)
 
     def queues(self) -> list[QueueInfo]:
         core = self._core

@@ -25,6 +25,7 @@ def start_from(loaded: LoadedStore, core: StoreCore, discard: MessageDiscard, ga
             discard.unrouted.add([message_id], address_id)
             txn.addresses.add(address_id)
     state.hold_all_over()
+    state.count_from_now()
     absent = set(state.holders())
     for txn in transactions.open.values():
         acquired = {key: changed.holder for key, changed in txn.changed.items() if changed.holder}

@@ -129,7 +129,8 @@ class TransactionOperations:
 
     def _commit_taken(self, txn: StoreTransaction, completion: Completion) -> None:
         state = self._core.state
-        for message_id, queue_id, holder, durable in txn.taken:
+        for message_id, queue_id, holder, durable, reason in txn.taken:
+            state.queue_of(queue_id).counters.settled(reason)
             message_durable, _, chunks = state.remainder(message_id)
             if state.acknowledge(message_id, queue_id, holder, tx=txn.tx):
                 self._discard.drop_bodies(message_id, chunks)
@@ -221,7 +222,7 @@ class TransactionOperations:
     def _undo(self, txn: StoreTransaction, _: None) -> None:
         """Release everything that a transaction held, and restore the state before it."""
         core, state, discard = self._core, self._core.state, self._discard
-        for message_id, queue_id, holder, _durable in txn.taken:
+        for message_id, queue_id, holder, _durable, _reason in txn.taken:
             state.unlock(message_id, queue_id)
             self._hold.come_back((message_id, queue_id), holder, released=txn.releases)
         for key, changed in txn.changed.items():

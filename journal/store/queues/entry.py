@@ -8,6 +8,7 @@ from itertools import chain
 from typing import NamedTuple, Protocol
 
 from journal.store.model import QueueConfig
+from journal.store.queues.counters import QueueCounters
 from journal.store.queues.lines import Line
 from journal.store.queues.references import ARRIVING, HELD, LOCKED, READY, SCHEDULED, SETTLING, References
 from journal.store.queues.watch import QueueWatch
@@ -68,6 +69,7 @@ class QueueEntry:
         "away",
         "bytes",
         "config",
+        "counters",
         "counts",
         "cursors",
         "gone",
@@ -84,6 +86,7 @@ class QueueEntry:
         """`first` returns the row of the first reference of a line, or -1 for an empty line."""
         self.record_id = record_id
         self.config = config
+        self.counters = QueueCounters()
         self.counts = [0] * 6
         """Number of references by state."""
         self.cursors: list[ToldReady] = []
@@ -168,6 +171,11 @@ class QueueEntry:
     def messages(self) -> int:
         """The number of messages that are in the queue or arriving."""
         return self.ready + self.scheduled + self.held + self.locked + self.arriving
+
+    @property
+    def there(self) -> int:
+        """The number of messages that are in the queue, without arriving ones."""
+        return self.messages - self.arriving
 
     @property
     def oldest(self) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from journal.errors import MessageMissingError, QueueMissingError
+from journal.store.queues.counters import HolderInfo
 from journal.store.queues.following import QueueFollowing
 from journal.store.queues.references import HELD, LOCKED, STATE
 
@@ -89,6 +90,21 @@ class QueueHolders(QueueFollowing):
         _, row = self._present(message_id, queue_id)
         if self._tables.holds.holder(row) == holder:
             self._tables.holds.claim(row)
+
+    def note_acted(self, holder: str, now_ms: int) -> None:
+        """Note when a holder last did something, if it holds anything."""
+        if self._tables.holds.rows(holder):
+            self._tables.holds.acted[holder] = now_ms
+
+    def holding(self, queue_id: int) -> list[HolderInfo]:
+        """The holders of messages of a queue. None of them counts as having come back for its messages."""
+        holds, queue_of = self._tables.holds, self._references.queue
+        found: list[HolderInfo] = []
+        for holder in holds.holders():
+            count = sum(queue_of[row] == queue_id and self._is_held(row) for row in holds.rows(holder))
+            if count:
+                found.append(HolderInfo(holder, count, holds.acted.get(holder, 0)))
+        return found
 
     def holders(self) -> list[str]:
         """The names of all holders, including those whose references are all locked by transactions."""

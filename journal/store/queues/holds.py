@@ -13,7 +13,7 @@ from typing import Any
 class Holds:
     """Rows of held references and their holders."""
 
-    __slots__ = ("_holder", "_over", "_rows")
+    __slots__ = ("_holder", "_over", "_rows", "acted")
 
     def __init__(self) -> None:
         self._holder: dict[int, str] = {}
@@ -22,6 +22,9 @@ class Holds:
         in `_rows`."""
         self._rows: dict[str, dict[int, Any]] = {}
         """Held rows by holder. The dictionaries serve as ordered sets; their values mean nothing."""
+
+        self.acted: dict[str, int] = {}
+        """When holders last did something, in ms since 1970. A holder that holds nothing any more is not in it."""
 
     def __bool__(self) -> bool:
         """Whether any reference is held."""
@@ -46,6 +49,8 @@ class Holds:
         del rows[row]
         if not rows:
             del table[holder]
+            if holder not in self._over and holder not in self._rows:
+                self.acted.pop(holder, None)
 
     def holder(self, row: int) -> str:
         """The holder of a row; empty if it has none."""

@@ -179,6 +179,7 @@ class QueueRuns(QueueMessages):
             entry.away.update(rows)
         counts[READY] -= ready
         counts[HELD] -= count - ready
+        entry.counters.gone += count
         counts[SETTLING] += count
         entry.bytes -= sum(gather(table.size, message_rows))
         if tables.due or tables.holds:

@@ -23,6 +23,7 @@ from contextlib import nullcontext
 from journal.errors import MessageExpiredError, MessageHeldError, QueueInDoubtError
 from journal.store.model import Delivery, ReferenceInfo
 from journal.store.queues.browsing import Turn, explain, in_order, of_row
+from journal.store.queues.counters import QueueCounters
 from journal.store.queues.cursors import Candidate, QueueCursor
 from journal.store.queues.entry import AddressEntry, BindingEntry, MessageEntry, QueueEntry
 from journal.store.queues.holders import QueueHolders
@@ -51,6 +52,11 @@ class QueueState(QueueHolders):
     ) -> None:
         """With an `index`, the bounds hold for references that can be in the index: READY and SCHEDULED ones."""
         super().__init__(QueueTables(references_in_memory_max, queue_references_in_memory_max, index))
+
+    def count_from_now(self) -> None:
+        """Begin to count what happens in all queues."""
+        for entry in self.queues():
+            entry.counters = QueueCounters(entry.there)
 
     def remove_queue(self, name: str) -> Iterator[Sequence[int]]:
         """Remove a queue with its bindings now, and its references step by step while the result is iterated.
@@ -122,6 +128,7 @@ class QueueState(QueueHolders):
         tables.leave(entry, row, SETTLING)
         tables.clear(row)
         entry.bytes -= table.size[message_row]
+        entry.counters.gone += 1
         left = table.live[message_row] = table.live[message_row] - 1
         if left:
             return False
@@ -210,6 +217,9 @@ class QueueState(QueueHolders):
             taken.append(delivered(entry, row, now_ms))
             entry.counts[READY] -= 1
             entry.counts[HELD] += 1
+        if taken:
+            entry.counters.delivered += len(taken)
+            tables.holds.acted[holder] = now_ms
         return taken
 
     def show_ready(self, now_ms: int) -> bool:
@@ -243,6 +253,9 @@ class QueueState(QueueHolders):
             tables.leave(entry, row, HELD)
             tables.holds.add(row, holder)
             taken.append(tables.delivered(entry, row, now_ms))
+        if taken:
+            entry.counters.delivered += len(taken)
+            tables.holds.acted[holder] = now_ms
         return taken, expired
 
     def look_at_each(self, queue_id: int, candidates: Sequence[Candidate], now_ms: int) -> list[Delivery]:
@@ -280,6 +293,8 @@ class QueueState(QueueHolders):
             tables.holds.add(row, holder)
         else:
             tables.holds.claim(row)
+        entry.counters.delivered += state != HELD
+        tables.holds.acted[holder] = now_ms
         return tables.delivered(entry, row, now_ms)
 
     def require_acquirable(
@@ -315,6 +330,7 @@ class QueueState(QueueHolders):
         if holder:
             self._check_holder(message_id, row, holder)
         tables.holds.remove(row)
+        entry.counters.released += 1
         count = table.deliveries[row] = table.deliveries[row] + counts
         tables.come_back(entry, row)
         return count

@@ -116,7 +116,8 @@ LETTING_GO: dict[str, Call] = {
 NOTHING_WAITS = {"begin", "discard_leaving", "purging", "reattaching", "releasing", "resume", "take_in"}
 """Operations that append nothing, or are refused at once by a full queue."""
 CHANGE_NOTHING = {
-    "address", "address_settings", "addresses", "bindings", "bodies", "body_stream", "browse", "close", "cursor",
+    "address", "address_settings", "addresses", "bindings", "bodies", "body_stream", "browse", "close", "counters",
+    "cursor", "holding",
     "describe", "expired", "explain", "flush", "holders", "in_doubt", "incoming", "is_empty", "message", "next_due",
     "queue", "queues", "room", "settings_of", "start", "transaction", "transactions", "watch", "ways_in",
     "woken",
