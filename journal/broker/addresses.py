@@ -74,6 +74,8 @@ class Addresses:
         self._store = store
         self._settings = settings
         self._filters = Filters(store)
+        self.not_from: dict[str, str] = {}
+        """Containers whose messages a queue does not take (no-local), by queue."""
         self._turn = 0
         """Counts messages, so that anycast queues of one address get them in turn."""
 
@@ -96,15 +98,16 @@ class Addresses:
             place = place._replace(queue=place.address)
         return self._queue_of(place).name
 
-    def queues_for(self, message: Message, queue: str = "") -> list[QueueConfig]:
-        """The queues that take a message: every multicast one, and the anycast ones in turn, if their filters select
-        it; or the one `queue` that its sender names. Raises AmqpPeerError for what is gone."""
+    def queues_for(self, message: Message, queue: str = "", container_id: str = "") -> list[QueueConfig]:
+        """The queues that take a message of a container: every multicast one, and the anycast ones in turn, if their
+        filters select it; or the one `queue` that its sender names. Raises AmqpPeerError for what is gone."""
         if queue:
             return [self._queue_of(Place(message.address, queue))]
         ways = self._store.ways_in([message.address]).get(message.address)
         if ways is None:
             raise AmqpPeerError(NOT_FOUND, f"there is no address {message.address}")
-        taking = [each for each in ways if not each.filter or self._filters.takes(message, each)]
+        theirs = [each for each in ways if self.not_from.get(each.name) != container_id]
+        taking = [each for each in theirs if not each.filter or self._filters.takes(message, each)]
         found = [each for each in taking if each.routing is Routing.MULTICAST]
         anycast = [each for each in taking if each.routing is Routing.ANYCAST]
         if anycast:

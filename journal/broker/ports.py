@@ -35,6 +35,8 @@ class LinkOwner(Protocol):
     calls: LoopCalls
     loop: asyncio.AbstractEventLoop
     now_ms: Callable[[], int]
+    container_id: str
+    """The name that the client gave itself."""
     ended: bool
     may_write: bool
 

@@ -112,7 +112,7 @@ class Producer:
         message = message_of(sections, place.address, self._connection.now_ms())
         if addresses.remembers_ids(place.address):
             message.duplicate_id = duplicate_id_of(sections)
-        queues = addresses.queues_for(message, place.queue)
+        queues = addresses.queues_for(message, place.queue, self._connection.container_id)
         message.durable = any(each.durable for each in queues)
         return message, [each.name for each in queues]
 

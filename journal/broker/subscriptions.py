@@ -45,6 +45,8 @@ class Subscription(NamedTuple):
     shared: bool
     answer: SourceTerminus
     """The source for the answer to the attach: only filters that are in force are in it."""
+    not_from: str = ""
+    """The container whose messages the subscription does not get; empty for none."""
 
 
 class Subscriptions:
@@ -67,8 +69,8 @@ class Subscriptions:
         if place.routing is Routing.ANYCAST:
             return None
         filters = source_filters(source.filter)
-        if filters.no_local:
-            raise AmqpPeerError(NOT_IMPLEMENTED, "no-local is not in force yet on subscriptions")
+        if filters.no_local and (shared or source.durable):
+            raise AmqpPeerError(NOT_IMPLEMENTED, "no-local is in force on subscriptions of one link alone")
         if filters.selector:
             selection(filters.selector)  # it is checked
         queue = QueueConfig(
@@ -80,7 +82,8 @@ class Subscriptions:
         )
         if shared or source.durable:
             queue = _named(queue, link.name, container_id, shared=shared, of_all=_GLOBAL in source.capabilities)
-        return Subscription(queue, shared, replace(source, filter=filters.in_force or None))
+        answer = replace(source, filter=filters.in_force or None)
+        return Subscription(queue, shared, answer, container_id if filters.no_local else "")
 
     def _kept(self, link: SenderLink, container_id: str) -> Subscription:
         """The durable subscription that a link with a null source names."""
@@ -125,6 +128,8 @@ class Subscriptions:
                     raise AmqpPeerError(RESOURCE_LOCKED, str(error)) from None
                 written = self._addresses.make(queue, access)
         self._links.setdefault(queue.name, {})[link] = wanted.shared
+        if wanted.not_from:
+            self._addresses.not_from[queue.name] = wanted.not_from
         return written
 
     def leave(self, queue: str, link: Link, *, closed: bool) -> bool:
@@ -136,6 +141,7 @@ class Subscriptions:
         if links:
             return False
         del self._links[queue]
+        self._addresses.not_from.pop(queue, None)
         with suppress(QueueMissingError):
             return closed or not self._store.queue(queue).config.durable
         return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import proton
 import pytest
-from proton.reactor import Copy, Filter, Selector
+from proton.reactor import Copy, DurableSubscription, Filter, Selector
 from proton.utils import BlockingConnection, BlockingReceiver, LinkDetached
 
 from tests.unit.broker.conftest import TIMEOUT_S, Broker
@@ -92,3 +92,21 @@ def test_what_is_undeliverable_here_goes_to_another_receiver(client: BlockingCon
     assert drained(client, here) == []
     there = client.create_receiver("orders", name="there", credit=1)
     assert there.receive(TIMEOUT_S).body == 0
+
+
+def test_a_subscription_without_local_messages_gets_those_of_other_clients(
+    broker: Broker, client: BlockingConnection
+) -> None:
+    no_local = Filter(
+        {proton.symbol("no-local"): proton.Described(proton.symbol("apache.org:no-local-filter:list"), [])}
+    )
+    others_only = client.create_receiver("topic://news", name="others", credit=5, options=no_local)
+    everything = client.create_receiver("topic://news", name="everything", credit=5)
+    client.create_sender("topic://news").send(proton.Message(body="mine"))
+    other = broker.connect()
+    other.create_sender("topic://news").send(proton.Message(body="theirs"))
+    assert others_only.receive(TIMEOUT_S).body == "theirs"
+    assert [everything.receive(TIMEOUT_S).body for _ in range(2)] == ["mine", "theirs"]
+    with pytest.raises(LinkDetached, match="no-local"):
+        client.create_receiver("topic://news", name="kept", options=[no_local, DurableSubscription()])
+    other.close()
