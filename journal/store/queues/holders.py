@@ -93,7 +93,7 @@ class QueueHolders(QueueFollowing):
 
     def note_acted(self, holder: str, now_ms: int) -> None:
         """Note when a holder last did something, if it holds anything."""
-        if self._tables.holds.rows(holder):
+        if self._tables.holds.has(holder):
             self._tables.holds.acted[holder] = now_ms
 
     def holding(self, queue_id: int) -> list[HolderInfo]:

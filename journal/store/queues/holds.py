@@ -49,7 +49,7 @@ class Holds:
         del rows[row]
         if not rows:
             del table[holder]
-            if holder not in self._over and holder not in self._rows:
+            if not self.has(holder):
                 self.acted.pop(holder, None)
 
     def holder(self, row: int) -> str:
@@ -59,6 +59,10 @@ class Holds:
     def rows(self, holder: str) -> Sequence[int]:
         """The rows of a holder, in order of acquisition."""
         return [*self._over.get(holder, ()), *self._rows.get(holder, ())]
+
+    def has(self, holder: str) -> bool:
+        """Whether a holder holds anything."""
+        return holder in self._rows or holder in self._over
 
     def holders(self) -> list[str]:
         return list(self._over | self._rows)
