@@ -37,7 +37,6 @@ class Browser(Consumer):
         return None
 
     def close(self) -> None:
-        self.open = False
-        self._connection.wait_no_more(self.queue, self)
+        self._stop()
         self._rest.clear()
         self._connection.do(self._browsed.close)

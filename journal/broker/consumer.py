@@ -283,10 +283,15 @@ class Consumer:
             except MessageMissingError as error:
                 left.remove(error.message)
 
-    def close(self) -> None:
-        """The link is gone: give back what it holds. Messages that were not sent are not counted."""
+    def _stop(self) -> None:
         self.open = False
         self._connection.wait_no_more(self.queue, self)
+        if self._reading is not None:
+            self._reading.cancel()
+
+    def close(self) -> None:
+        """The link is gone: give back what it holds. Messages that were not sent are not counted."""
+        self._stop()
         unsent = [each.message for each, _ in self._rest]
         self._rest.clear()
 

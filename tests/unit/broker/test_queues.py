@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import gc
+import logging
+
 import proton
 import pytest
 from proton.reactor import AtMostOnce
 from proton.utils import BlockingConnection, LinkDetached, SendException
 
+from journal.amqp import events
+from journal.amqp.handshake import SASL_OK
+from journal.amqp.message_types import SourceTerminus, TargetTerminus
+from journal.amqp.transport_types import SaslOutcomeFrame
 from journal.store.model import QueueConfig
 from tests.support.waiting import wait_until
 from tests.unit.broker.conftest import TIMEOUT_S, Broker
+from tests.unit.broker.security.test_login import EngineClient
 
 
 def test_what_is_accepted_survives_a_crash_byte_for_byte(broker: Broker) -> None:
@@ -162,3 +170,25 @@ def test_what_is_rejected_or_came_back_too_often_is_a_dead_letter(broker: Broker
     assert [dead.receive(TIMEOUT_S).body for _ in range(2)] == ["rejected", "too often"]
     letters = [store.message(each.message) for each in store.browse("dead")]
     assert [each.origin.reason for each in letters if each.origin] == ["rejected: app:bad: no number", "dead"]
+
+
+def test_a_link_may_close_while_its_messages_are_being_read(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+    client = broker.connect()
+    client.create_sender("orders").send(proton.Message(body=1))
+    broker.crash()
+    with EngineClient(broker) as raw:
+        assert raw.login("ANONYMOUS", b"") == SaslOutcomeFrame(SASL_OK)
+        raw.engine.open()
+        assert isinstance(raw.next(), events.ConnectionOpened)
+        session = raw.engine.session()
+        session.begin()
+        link = session.receiver("r")
+        link.attach(SourceTerminus("orders"), TargetTerminus("here"))
+        link.flow(5)
+        link.detach(closed=True)  # in one write with the credit
+        while not isinstance(raw.next(), events.LinkDetached):
+            pass
+    wait_until(lambda: broker.store.queue("orders").ready == 1)
+    broker.crash()
+    gc.collect()  # an error of a task that nobody awaits is logged when the task goes
+    assert [each for each in caplog.records if each.levelno >= logging.ERROR] == []
