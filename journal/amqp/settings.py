@@ -64,6 +64,11 @@ class AmqpSettings(BaseModel):
         return self
 
     @property
+    def scheme(self) -> str:
+        """The scheme of the URL that clients use."""
+        return "amqp" if self.security.certificate is None else "amqps"
+
+    @property
     def address(self) -> tuple[str, int]:
         """Host and port of `listen`."""
         return listen_address(self.listen)

@@ -70,7 +70,7 @@ def up(
 
 def _up(settings: Settings, chosen: Chosen, context: typer.Context, shards: int | None, as_json: bool) -> None:
     made_journal(settings, shards)
-    served = f"amqp://{settings.amqp.listen}" if settings.amqp.listen else ""
+    served = f"{settings.amqp.scheme}://{settings.amqp.listen}" if settings.amqp.listen else ""
     if as_json:
         print_json({"journal": settings.journal, "bootstrap_servers": settings.bootstrap_servers, "amqp": served})
     else:

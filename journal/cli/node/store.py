@@ -106,7 +106,7 @@ class StoreOwner:
                 store, settings.amqp, container_id=settings.node, message_bytes_max=settings.store.message_bytes_max
             )
             host, port = self._amqp.start()
-            log.info("AMQP clients are served on amqp://%s:%d", host, port)
+            log.info("AMQP clients are served on %s://%s:%d", settings.amqp.scheme, host, port)
 
     def on_standby(self) -> None:
         self._close_store()

@@ -164,7 +164,8 @@ def test_other_machines_are_let_in_only_where_somebody_says_so(listen: str) -> N
         AmqpSettings(listen=listen, security=SecuritySettings(users_file="users"))
     with pytest.raises(ValidationError, match="served without users"):
         AmqpSettings(listen=listen, security=SecuritySettings(certificate="server.pem"))
-    assert AmqpSettings(listen=listen, security=SecuritySettings(users_file="users", certificate="server.pem"))
+    both = AmqpSettings(listen=listen, security=SecuritySettings(users_file="users", certificate="server.pem"))
+    assert both.scheme == "amqps"
 
 
 @pytest.mark.parametrize("listen", ["5672", "host", "host:x", ":5672", "host:99999"])
