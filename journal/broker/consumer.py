@@ -15,7 +15,6 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 
 from journal.amqp import OutgoingDelivery, SenderLink
 from journal.amqp.conditions import ILLEGAL_STATE, RESOURCE_DELETED, TRANSACTION_UNKNOWN_ID
@@ -117,7 +116,7 @@ class Consumer:
         elif len(taken) < wanted:
             self._connection.wait_for(self.queue, self)
         # a large body is read when its turn comes, so that one at a time is in memory
-        self._rest = [(each, None if each.large else each.content) for each in self._not_too_often(taken)]
+        self._rest = [(each, None if each.large else each.content) for each in taken]
         return bool(taken)
 
     def _fetch(self, count: int) -> list[Delivery]:
@@ -147,17 +146,6 @@ class Consumer:
         finally:
             self._reading = None
         self._look_on()
-
-    def _not_too_often(self, taken: list[Delivery]) -> list[Delivery]:
-        """Those that were not delivered as often as the queue allows; the others become dead letters."""
-        if not any(each.deliveries for each in taken):
-            return taken
-        limit = self._connection.store.queue(self.queue).config.deliveries_max
-        if not limit:
-            return taken
-        if dead := [each.message for each in taken if each.deliveries >= limit]:
-            self._connection.do(partial(self._reject, dead))
-        return [each for each in taken if each.deliveries < limit]
 
     def _send_rest(self) -> bool:
         """Send taken messages; false if some are left."""

@@ -29,13 +29,20 @@ class AddressSettings(BaseModel):
     """The number of deliveries after which a message is dead; 0 for no limit."""
 
     dead_letter_address: str = ""
-    """Where dead messages go."""
+    """Where dead messages go. It is made if it is missing, with a queue of its name. Without it they go to an address
+    that is made of `dead_letter_prefix` and their own address."""
+
+    dead_letter_prefix: str = Field(default="DLQ.", min_length=1)
+    """The beginning of the address that is made for dead messages."""
+
+    drop_dead_letters: bool = False
+    """Whether dead messages are deleted where no `dead_letter_address` is set."""
 
     expiry_address: str = ""
-    """Where expired messages go; without it they are deleted."""
+    """Where expired messages go. It is made if it is missing. Without it they are deleted."""
 
     @property
-    def named(self) -> dict[str, str | int]:
+    def named(self) -> dict[str, str | int | bool]:
         """The settings that this entry sets."""
         return self.model_dump(exclude_unset=True)
 
@@ -50,7 +57,7 @@ class KeptSettings(NamedTuple):
 class ToldSetting(NamedTuple):
     """The value of one setting for an address, and where it comes from."""
 
-    value: str | int
+    value: str | int | bool
     pattern: str
     """The pattern whose entry sets it; empty for a default."""
     kept: bool

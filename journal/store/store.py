@@ -37,6 +37,7 @@ from journal.store.operations.change import ReferenceChanges
 from journal.store.operations.consume import ConsumeOperations
 from journal.store.operations.core import ClockMs, StoreCore
 from journal.store.operations.cursor import StoreCursor
+from journal.store.operations.dead_letters import DeadMessages
 from journal.store.operations.declare import DeclareOperations
 from journal.store.operations.discard import MessageDiscard
 from journal.store.operations.due import DueOperations
@@ -110,9 +111,10 @@ class MessageStore:
         adder = MessageAdder(core, ids, discard)
         changes = ReferenceChanges(core)
         self._look = LookOperations(core)
-        self._hold = HoldOperations(core)
-        self._due = DueOperations(core, self._hold)
-        self._transactions = TransactionOperations(core, discard, garbage, self._hold)
+        dead_letters = DeadMessages(core)
+        self._hold = HoldOperations(core, dead_letters)
+        self._due = DueOperations(core, self._hold, dead_letters)
+        self._transactions = TransactionOperations(core, discard, garbage, self._hold, dead_letters)
         self._declare = DeclareOperations(core, ids, discard)
         self._address_settings = AddressSettingsOperations(core)
         self._stream = StreamOperations(core, ids, adder, self._transactions)
@@ -120,10 +122,18 @@ class MessageStore:
         self._send_all = SendAllOperations(core, ids, adder, discard)
         self._take_in = TakeInOperations(core, ids, adder, discard, garbage)
         self._route = RouteOperations(core, discard)
-        self._consume = ConsumeOperations(core, changes, self._hold, self._look)
+        self._consume = ConsumeOperations(core, changes, self._hold, self._look, dead_letters)
         self._acknowledge = AcknowledgeOperations(core, changes, discard)
         self._move = MoveOperations(
-            core, adder, self._stream, self._acknowledge, changes, self._transactions, self._look
+            core,
+            adder,
+            self._stream,
+            self._acknowledge,
+            changes,
+            self._transactions,
+            self._look,
+            dead_letters,
+            self._declare,
         )
         core.let_go_in_passing = self._hold.let_go_in_passing
         core.take_back = self._take_in.take_back
@@ -601,21 +611,22 @@ class MessageStore:
     def dead_letter(
         self, message_id: int, queue: str, *, queues: Sequence[str] = (), reason: str = DEAD, id: int = 0, tx: int = 0
     ) -> Moved:
-        """Settle a message that was delivered in vain. If the queue has a dead-letter address, the message is moved
-        there; the copy's origin has the `reason`.
+        """Move a message that was delivered in vain to the dead-letter address of its queue, or of its queue's address;
+        without one, to an address that is made by a prefix. It is deleted only if the address' settings say so.
+        The copy's origin has the `reason`.
 
-        A broker calls it when `Delivery.deliveries` has reached `QueueConfig.deliveries_max`. The copy does not expire.
-        All else is as in `expire`.
+        The address and a queue of its name are made if the address has no queue. The copy does not expire. All else is
+        as in `expire`; StoreError also for a message whose queue has the dead letters of others.
         """
         return self._move.dead_letter(message_id, queue, queues=queues, reason=reason, id=id, tx=tx)
 
     def reject(self, held: Sequence[Held], reason: str = DEAD, tx: int = 0) -> Rejected:
         """Settle many messages as dead letters, of any queues and holders, in one group: all of them or none. Nothing
-        is read from disk: large messages, and others that are not in memory, stay as they are in `Rejected.left` if
-        their queue has a dead-letter address. `dead_letter` does the same for one of them, in a thread.
+        is read from disk: large messages, and others that are not in memory, stay as they are in `Rejected.left`
+        unless they are deleted, and so do those in a queue where dead letters stay. `dead_letter` does the same for
+        one of them, in a thread.
 
-        Raises what `acknowledge_all` raises; QueueMissingError also if a dead-letter address has no queue,
-        AddressMissingError if it does not exist.
+        Raises what `acknowledge_all` raises.
         """
         return self._move.reject(held, reason, tx)
 
@@ -772,6 +783,15 @@ class MessageStore:
         The time is also in the past after a `take` that met more expired messages than it passes at once.
         """
         return self._due.next_due()
+
+    def dead(self, limit: int = 1000) -> list[tuple[int, str]]:
+        """The (message, queue) pairs that were delivered as often as their queue allows, to be settled with
+        `dead_letter`. Nobody is handed such a message.
+
+        A message is found when it is given back, and after a load when a take comes across it. First come those that
+        were given here longest ago. Raises InvalidOperationError (a limit below 0).
+        """
+        return self._due.dead(limit)
 
     def expired(self, limit: int = 1000, *, agreed: bool = True) -> list[tuple[int, str]]:
         """The (message, queue) pairs that have expired and that nobody holds, to be settled with `expire`.

@@ -213,11 +213,15 @@ class AddressSettings(_message.Message):
     DELIVERIES_MAX_FIELD_NUMBER: _builtins.int
     DEAD_LETTER_ADDRESS_FIELD_NUMBER: _builtins.int
     EXPIRY_ADDRESS_FIELD_NUMBER: _builtins.int
+    DEAD_LETTER_PREFIX_FIELD_NUMBER: _builtins.int
+    DROP_DEAD_LETTERS_FIELD_NUMBER: _builtins.int
     pattern: _builtins.str
     deliveries_max: _builtins.int
     """0: without limit"""
     dead_letter_address: _builtins.str
     expiry_address: _builtins.str
+    dead_letter_prefix: _builtins.str
+    drop_dead_letters: _builtins.bool
     def __init__(
         self,
         *,
@@ -225,21 +229,31 @@ class AddressSettings(_message.Message):
         deliveries_max: _builtins.int | None = ...,
         dead_letter_address: _builtins.str | None = ...,
         expiry_address: _builtins.str | None = ...,
+        dead_letter_prefix: _builtins.str | None = ...,
+        drop_dead_letters: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_dead_letter_address", b"_dead_letter_address", "_deliveries_max", b"_deliveries_max", "_expiry_address", b"_expiry_address", "dead_letter_address", b"dead_letter_address", "deliveries_max", b"deliveries_max", "expiry_address", b"expiry_address"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_dead_letter_address", b"_dead_letter_address", "_dead_letter_prefix", b"_dead_letter_prefix", "_deliveries_max", b"_deliveries_max", "_drop_dead_letters", b"_drop_dead_letters", "_expiry_address", b"_expiry_address", "dead_letter_address", b"dead_letter_address", "dead_letter_prefix", b"dead_letter_prefix", "deliveries_max", b"deliveries_max", "drop_dead_letters", b"drop_dead_letters", "expiry_address", b"expiry_address"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_dead_letter_address", b"_dead_letter_address", "_deliveries_max", b"_deliveries_max", "_expiry_address", b"_expiry_address", "dead_letter_address", b"dead_letter_address", "deliveries_max", b"deliveries_max", "expiry_address", b"expiry_address", "pattern", b"pattern"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_dead_letter_address", b"_dead_letter_address", "_dead_letter_prefix", b"_dead_letter_prefix", "_deliveries_max", b"_deliveries_max", "_drop_dead_letters", b"_drop_dead_letters", "_expiry_address", b"_expiry_address", "dead_letter_address", b"dead_letter_address", "dead_letter_prefix", b"dead_letter_prefix", "deliveries_max", b"deliveries_max", "drop_dead_letters", b"drop_dead_letters", "expiry_address", b"expiry_address", "pattern", b"pattern"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__dead_letter_address: _TypeAlias = _typing.Literal["dead_letter_address"]  # noqa: Y015
     _WhichOneofArgType__dead_letter_address: _TypeAlias = _typing.Literal["_dead_letter_address", b"_dead_letter_address"]  # noqa: Y015
+    _WhichOneofReturnType__dead_letter_prefix: _TypeAlias = _typing.Literal["dead_letter_prefix"]  # noqa: Y015
+    _WhichOneofArgType__dead_letter_prefix: _TypeAlias = _typing.Literal["_dead_letter_prefix", b"_dead_letter_prefix"]  # noqa: Y015
     _WhichOneofReturnType__deliveries_max: _TypeAlias = _typing.Literal["deliveries_max"]  # noqa: Y015
     _WhichOneofArgType__deliveries_max: _TypeAlias = _typing.Literal["_deliveries_max", b"_deliveries_max"]  # noqa: Y015
+    _WhichOneofReturnType__drop_dead_letters: _TypeAlias = _typing.Literal["drop_dead_letters"]  # noqa: Y015
+    _WhichOneofArgType__drop_dead_letters: _TypeAlias = _typing.Literal["_drop_dead_letters", b"_drop_dead_letters"]  # noqa: Y015
     _WhichOneofReturnType__expiry_address: _TypeAlias = _typing.Literal["expiry_address"]  # noqa: Y015
     _WhichOneofArgType__expiry_address: _TypeAlias = _typing.Literal["_expiry_address", b"_expiry_address"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__dead_letter_address) -> _WhichOneofReturnType__dead_letter_address | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__dead_letter_prefix) -> _WhichOneofReturnType__dead_letter_prefix | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__deliveries_max) -> _WhichOneofReturnType__deliveries_max | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__drop_dead_letters) -> _WhichOneofReturnType__drop_dead_letters | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__expiry_address) -> _WhichOneofReturnType__expiry_address | None: ...
 

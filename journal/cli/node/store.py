@@ -15,6 +15,7 @@ from journal.disk.slots import take_slot
 from journal.errors import JournalError, NotActiveError
 from journal.process.commands import command
 from journal.sources.service import SourcesService, sources_of
+from journal.store.disposal import Disposal
 from journal.store.queues.rocks_index import RocksReferenceIndex
 from journal.store.store import MessageStore
 from journal.words import counted_are
@@ -41,6 +42,7 @@ class StoreOwner:
         self._policy = InDoubtPolicy(OnInDoubt(settings.on_in_doubt), settings.on_in_doubt_after_ms)
         self._sources: SourcesService | None = None
         self._in_doubt: InDoubtWatch | None = None
+        self._disposal: Disposal | None = None
         self._amqp: AmqpServer | None = None
         self._ending = ExitStack()
         self._index: RocksReferenceIndex | None = None
@@ -87,6 +89,8 @@ class StoreOwner:
             self.served = Served(store, active.journal, loaded.outcomes, resource)
             self._in_doubt = InDoubtWatch(resource, self._policy)
             self._in_doubt.start()
+            self._disposal = Disposal(store)
+            self._disposal.start()
             self._sources = SourcesService(self._settings, store)
             self._sources.start()
             self._serve_amqp(store)
@@ -141,6 +145,9 @@ class StoreOwner:
         in_doubt, self._in_doubt = self._in_doubt, None
         if in_doubt is not None:
             in_doubt.stop()
+        disposal, self._disposal = self._disposal, None
+        if disposal is not None:
+            disposal.stop()
         served, self.served = self.served, None
         if served is not None:
             served.store.close()

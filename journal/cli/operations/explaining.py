@@ -243,7 +243,7 @@ class Explaining:
 
     def _address_settings(self, record: Record) -> Explanation:
         pattern, settings = decode_address_settings(record.data)
-        why = f"it stays until it is unset: {command('queues unset', pattern)}"
+        why = "it stays until its broker sets the pattern anew or takes it back (unset_address_settings)"
         return self._explained("address settings", {"pattern": pattern} | settings.named, why)
 
     def _plain(self, record: Record) -> Explanation:

@@ -374,6 +374,9 @@ class MessageStoreChain:
     def next_due(self) -> int:
         return self._first.next_due()
 
+    def dead(self, limit: int = 1000) -> list[tuple[int, str]]:
+        return self._first.dead(limit)
+
     def expired(self, limit: int = 1000, *, agreed: bool = True) -> list[tuple[int, str]]:
         return self._first.expired(limit, agreed=agreed)
 

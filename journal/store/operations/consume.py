@@ -26,6 +26,7 @@ from journal.store.operations.change import (
     require_unlocked,
 )
 from journal.store.operations.core import StoreCore
+from journal.store.operations.dead_letters import DeadMessages
 from journal.store.operations.hold import HoldOperations
 from journal.store.operations.look import LookOperations
 from journal.store.pending import COMPLETED, Pending, PendingAll
@@ -41,8 +42,16 @@ from journal.v1.store_pb2 import REFERENCE, Reference
 class ConsumeOperations:
     """Operations on references."""
 
-    def __init__(self, core: StoreCore, changes: ReferenceChanges, hold: HoldOperations, look: LookOperations) -> None:
+    def __init__(
+        self,
+        core: StoreCore,
+        changes: ReferenceChanges,
+        hold: HoldOperations,
+        look: LookOperations,
+        dead_letters: DeadMessages,
+    ) -> None:
         self._look = look
+        self._dead_letters = dead_letters
         self._core = core
         self._changes = changes
         self._hold = hold
@@ -60,7 +69,7 @@ class ConsumeOperations:
             if not core.journal.current:
                 return []
             self.give_back_due()
-            taken = state.take_all(target.record_id, holder, count, core.clock_ms())
+            taken = self._dead_letters.take_all(target, holder, count)
             if len(taken) < count:
                 core.watch_queue(target)
             return self._handed_out(state, target, taken, holder, bodies=bodies)
@@ -77,6 +86,7 @@ class ConsumeOperations:
         caller holds the store's lock."""
         state = self._core.state
         taken, expired = state.take_each(queue.record_id, candidates, holder, self._core.clock_ms())
+        taken = self._dead_letters.living(queue, holder, taken)
         return self._handed_out(state, queue, taken, holder, bodies=True), expired
 
     def _handed_out(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from journal.store.operations.core import StoreCore
+from journal.store.operations.dead_letters import DeadMessages
 from journal.store.operations.hold import HoldOperations
 from journal.store.operations.look import require_limit
 from journal.store.queues.state import ALL_LEFT
@@ -14,8 +15,9 @@ class DueOperations:
     """The operations of a store that depend on the time: `tick` does what is due now, and `next_due` says when there is
     more to do."""
 
-    def __init__(self, core: StoreCore, hold: HoldOperations) -> None:
+    def __init__(self, core: StoreCore, hold: HoldOperations, dead_letters: DeadMessages) -> None:
         self._core = core
+        self._dead_letters = dead_letters
         self._hold = hold
 
     def tick(self) -> int:
@@ -33,6 +35,13 @@ class DueOperations:
                 return due
             grace_until_ms = core.clock_ms() + math.ceil(core.grace_until_ms - core.elapsed_ms())
             return min(due or grace_until_ms, grace_until_ms)
+
+    def dead(self, limit: int) -> list[tuple[int, str]]:
+        require_limit(limit)
+        with self._core.lock:
+            state = self._core.enter()
+            found = self._dead_letters.waiting(limit)
+            return [(message_id, state.queue_of(queue_id).config.name) for message_id, queue_id in found]
 
     def expired(self, limit: int = 1000, *, agreed: bool = True) -> list[tuple[int, str]]:
         require_limit(limit)

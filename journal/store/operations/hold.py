@@ -13,6 +13,7 @@ from journal.append.operations import PlainOperation
 from journal.errors import FullError, MessageMissingError, QueueMissingError
 from journal.store.model import ReferenceState
 from journal.store.operations.core import StoreCore
+from journal.store.operations.dead_letters import DeadMessages
 from journal.store.pending import COMPLETED, Pending
 from journal.store.records import encode_reference
 from journal.v1.journal_pb2 import UPDATE
@@ -72,8 +73,9 @@ class Releasing:
 class HoldOperations:
     """Operations on all messages that a holder holds."""
 
-    def __init__(self, core: StoreCore) -> None:
+    def __init__(self, core: StoreCore, dead_letters: DeadMessages) -> None:
         self._core = core
+        self._dead_letters = dead_letters
         self._come_back: dict[tuple[int, int], None] = {}
         """(message, queue) pairs to release if they are still held over. A transaction had locked them when their
         holder let go."""
@@ -139,7 +141,8 @@ class HoldOperations:
                 operations.append((UPDATE, message_id, REFERENCE, data, True, queue_id))
         completion = core.journal.append_all(operations, wait=wait) if operations else None
         for message_id, queue_id in held:
-            state.release(message_id, queue_id, counts=counts)
+            deliveries = state.release(message_id, queue_id, counts=counts)
+            self._dead_letters.given_back(message_id, state.queue_of(queue_id), deliveries)
         return completion
 
     # ---- references unlocked by transactions -------------------------------------------------------------------------

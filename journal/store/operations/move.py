@@ -14,16 +14,17 @@ from functools import partial
 from journal.append.completion import Completion
 from journal.errors import QueueMissingError, StoreError
 from journal.store.message_records import encode_message
-from journal.store.model import Held, Message, Origin, Routing
+from journal.store.model import Held, Message, Origin, QueueConfig, Routing
 from journal.store.operations.acknowledge import AcknowledgeOperations, HeldPart, Reason, parts_of, require_each_once
 from journal.store.operations.add import Adding, MessageAdder, Outgoing
 from journal.store.operations.change import ReferenceChanges
 from journal.store.operations.core import StoreCore
+from journal.store.operations.dead_letters import DeadMessages
+from journal.store.operations.declare import DeclareOperations
 from journal.store.operations.look import LookOperations, content_of
 from journal.store.operations.stream import StreamOperations
 from journal.store.operations.transactions import TransactionOperations
 from journal.store.pending import COMPLETED, Moved, Pending, PendingAll
-from journal.store.queues.entry import QueueEntry
 from journal.store.queues.state import QueueState
 from journal.store.transactions import StoreTransaction
 from journal.v1.store_pb2 import Acknowledgement
@@ -57,6 +58,8 @@ class MoveOperations:
         changes: ReferenceChanges,
         transactions: TransactionOperations,
         look: LookOperations,
+        dead_letters: DeadMessages,
+        declare: DeclareOperations,
     ) -> None:
         self._core = core
         self._adder = adder
@@ -65,6 +68,8 @@ class MoveOperations:
         self._changes = changes
         self._transactions = transactions
         self._look = look
+        self._dead_letters = dead_letters
+        self._declare = declare
 
     def move(
         self,
@@ -89,13 +94,12 @@ class MoveOperations:
         self, message_id: int, queue: str, *, queues: Sequence[str] = (), reason: str = DEAD, id: int = 0, tx: int = 0
     ) -> Moved:
         with self._core.lock:
-            address = self._dead_letters_of(self._core.enter().queue(queue))
+            address = self._dead_letters.destination(self._core.enter().queue(queue).config)
+        if address is None:
+            raise StoreError(
+                f"message {message_id} is in {queue}, where dead letters stay: acknowledge it, or move it elsewhere"
+            )
         return self._dispose(message_id, queue, address, queues, reason, Acknowledgement.DEAD, id, tx)
-
-    def _dead_letters_of(self, queue: QueueEntry) -> str:
-        """The address of a queue's dead letters; empty for none."""
-        config = queue.config
-        return config.dead_letter_address or self._core.address_settings.of(config.address).dead_letter_address
 
     def reject(self, held: Sequence[Held], reason: str, tx: int) -> Rejected:
         core, acknowledge = self._core, self._acknowledge
@@ -139,9 +143,12 @@ class MoveOperations:
         those that must be read first."""
         for message_id in part.messages:
             self._changes.require_settleable(txn, message_id, part.queue, part.holder)
-        address = self._dead_letters_of(part.queue)
+        address = self._dead_letters.destination(part.queue.config)
+        if address is None:
+            return [], [*part.messages]
         if not address:
             return [*part.messages], []
+        self._require_queue(address)
         copies = self._copies(state, part, address, reason)
         queues = self._queues_for(address)
         for out in copies.values():
@@ -172,6 +179,7 @@ class MoveOperations:
         tx: int,
     ) -> Moved:
         if address:
+            self._require_queue(address)
             return self._move(message_id, queue, address, tuple(queues) or None, reason, code, id, tx)
         if queues:
             raise StoreError(f"queue {queue} has no address of which {', '.join(queues)} could get the message")
@@ -184,6 +192,15 @@ class MoveOperations:
             else:
                 completion = self._acknowledge.settle(state, message_id, target, holder, code).completion
             return Moved(0, completion)
+
+    def _require_queue(self, address: str) -> None:
+        """Make the address, and a queue of its name, if it has no queue."""
+        with self._core.lock:
+            state = self._core.enter()
+            if not state.has_address(address):
+                self._declare.create_address(address)
+            if not state.queues_of(address):
+                self._declare.create_queue(QueueConfig(address, address))
 
     def _move(
         self,

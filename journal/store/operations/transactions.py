@@ -20,6 +20,7 @@ from journal.errors import InvalidOperationError, JournalError, StateError
 from journal.store.declared import bring_back, carry_out, queue_name
 from journal.store.duplicates import DuplicateWindow
 from journal.store.operations.core import StoreCore
+from journal.store.operations.dead_letters import DeadMessages
 from journal.store.operations.discard import MessageDiscard
 from journal.store.operations.garbage import Garbage, MessageRecords
 from journal.store.operations.hold import HoldOperations
@@ -41,8 +42,16 @@ class Prepared(Pending):
 class TransactionOperations:
     """Operations on transactions."""
 
-    def __init__(self, core: StoreCore, discard: MessageDiscard, garbage: Garbage, hold: HoldOperations) -> None:
+    def __init__(
+        self,
+        core: StoreCore,
+        discard: MessageDiscard,
+        garbage: Garbage,
+        hold: HoldOperations,
+        dead_letters: DeadMessages,
+    ) -> None:
         self._core = core
+        self._dead_letters = dead_letters
         self._discard = discard
         self._garbage = garbage
         self._hold = hold
@@ -161,6 +170,8 @@ class TransactionOperations:
             state.acquire(*key, holder, self._core.clock_ms(), checked=True)
         state.deliveries(*key, deliveries)
         state.schedule(*key, due)
+        if not holder:
+            self._dead_letters.given_back(key[0], state.queue_of(key[1]), deliveries)
         if holder and key in txn.unclaimed:
             state.hold_over(*key, counts=txn.unclaimed[key])
         self._hold.come_back(key, holder)

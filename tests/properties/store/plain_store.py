@@ -6,7 +6,7 @@ its user waits after every operation, or goes on with a copy from before those t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from journal.errors import (
@@ -26,6 +26,7 @@ from journal.errors import (
     TransactionUnknownError,
 )
 from journal.store.model import Message
+from journal.store.operations.dead_letters import DEAD_LETTERS
 from tests.properties.store.plain_window import PlainWindow
 
 Key = tuple[int, str]
@@ -57,6 +58,8 @@ class Reference:
     waits: bool = False
     """Scheduled, and not yet found due."""
     deliveries: int = 0
+    limit: int = 0
+    """After how many deliveries it is dead; 0: never."""
     holder: str = ""
     held_over: bool = False
     """From before the activation, and its holder has not come back for it."""
@@ -64,6 +67,11 @@ class Reference:
     """Held over, its holder has said that it counts when it is given back."""
     tx: int = 0
     """The transaction that has it locked."""
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether it was delivered as often as allowed."""
+        return 0 < self.limit <= self.deliveries
 
     @property
     def state(self) -> str:
@@ -103,10 +111,16 @@ class PlainStore:
     """The whole store. Methods raise Refusal and then have changed nothing."""
 
     def __init__(
-        self, queues: dict[str, tuple[str, bool]], grace_ms: int, window: int, journaled: Container[str] = ()
+        self,
+        queues: dict[str, tuple[str, bool]],
+        grace_ms: int,
+        window: int,
+        journaled: Container[str] = (),
+        limits: Mapping[str, int] | None = None,
     ) -> None:
         """`queues`: name to address and whether durable. `journaled`: those whose acquisitions are in the journal.
-        `window`: how many ids these addresses remember."""
+        `window`: how many ids these addresses remember. `limits`: the number of deliveries of queues that have one."""
+        self._limits = limits or {}
         self.queues = dict(queues)
         self.changed = dict.fromkeys(queues, ("", False))
         """Filter of each queue, and whether it is paused; those that transactions destroy included."""
@@ -247,7 +261,14 @@ class PlainStore:
             self._place += 1
             priority = self.messages[key[0]].priority
             self.references[key] = Reference(
-                self._place, durable, priority, due, due, key[1] in self._journaled, waits=bool(due)
+                self._place,
+                durable,
+                priority,
+                due,
+                due,
+                key[1] in self._journaled,
+                waits=bool(due),
+                limit=self._limits.get(key[1], 0),
             )
 
     def route(self, message: int, queue: str, due: int, tx: int) -> None:
@@ -301,6 +322,9 @@ class PlainStore:
         for message, state, deliveries, _ in self.browse(queue):
             if state == "ready" and not self._has_expired(message, now_ms) and wanted(self.messages[message]):
                 reference = self.references[message, queue]
+                if reference.is_dead:
+                    self._hold(reference, DEAD_LETTERS)
+                    continue
                 self._hold(reference, holder)
                 return message, deliveries, bool(deliveries or reference.loaded)
         return None
@@ -357,6 +381,15 @@ class PlainStore:
         if written or counts or reference.journaled:
             reference.written_due = reference.due
         reference.waits = bool(reference.due)
+        if not written:
+            self._set_aside_if_dead(reference)
+
+    def _set_aside_if_dead(self, reference: Reference) -> None:
+        if reference.is_dead and not reference.holder:
+            self._hold(reference, DEAD_LETTERS)
+
+    def dead(self) -> set[Key]:
+        return {key for key, reference in self.references.items() if reference.holder == DEAD_LETTERS}
 
     def release_holder(self, holder: str, *, counts: bool) -> None:
         for reference in self.references.values():
@@ -498,6 +531,7 @@ class PlainStore:
         for key, reference in txn.changed.items():
             if key not in taken:
                 self.references[key] = reference
+                self._set_aside_if_dead(reference)
         self._give_back_overdue(self.references.values())
         for queue in txn.destroyed:
             self._drop_queue(queue)

@@ -20,6 +20,9 @@ JOURNALED = ("q", "t")
 DISPOSING = {"q": "m", "t": "m"}
 """Queues with an expiry and a dead-letter address: where its messages go."""
 
+LIMITS = {"r": 2}
+"""Queues with a limit of deliveries."""
+
 _picks = st.integers(0, 10**6)
 _queue_names = st.sampled_from(["q", "r", "t", "m"])
 _holders = st.sampled_from(["h", "i"])
@@ -110,6 +113,7 @@ def config_of(queue: str) -> QueueConfig:
         queue,
         address,
         durable=durable,
+        deliveries_max=LIMITS.get(queue, 0),
         expiry_address=elsewhere,
         dead_letter_address=elsewhere,
         journaled_acquisition=queue in JOURNALED,

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from journal.errors import JournalError, MessageMissingError, QueueMissingError
+from journal.store.address_settings import AddressSettings
 from journal.store.model import Held, Message, Origin
 from journal.store.operations.cursor import StoreCursor
 from journal.store.settings import StoreSettings
@@ -29,6 +30,7 @@ from tests.properties.store.store_operations import (
     GRACE_MS,
     INLINE,
     JOURNALED,
+    LIMITS,
     OWN,
     QUEUES,
     config_of,
@@ -64,6 +66,7 @@ class StoreMachine(RuleBasedStateMachine):
                 inline_bytes_max=INLINE,
                 chunk_bytes=INLINE,
                 acquire_grace_ms=GRACE_MS,
+                address_settings={"#": AddressSettings(drop_dead_letters=True)},
                 volatile_bytes_max=300,
                 swap_directory=self.directory / "swap",
                 swap_file_bytes_max=300,
@@ -85,7 +88,7 @@ class StoreMachine(RuleBasedStateMachine):
             self.node.store.create_address(address, WINDOW)
         for name in QUEUES:
             self.node.store.create_queue(config_of(name)).wait()
-        self.plain = PlainStore(QUEUES, GRACE_MS, WINDOW, JOURNALED)
+        self.plain = PlainStore(QUEUES, GRACE_MS, WINDOW, JOURNALED, LIMITS)
         for to in ("q", "qr", "qrt", "q", "m", ""):
             self.send(
                 to=to, size=10, priority=4, durable=True, due=0, expires=0, duplicate=b"", transacted=False, pick=1
@@ -378,6 +381,8 @@ class StoreMachine(RuleBasedStateMachine):
         message, queue = self.reference(pick, queue)
         tx = self.tx(tx_pick, transacted)
         queues = tuple(DISPOSING[queue]) if queue in DISPOSING else ()
+        if queues and "m" not in self.plain.queues:
+            return  # the store would make a queue of another name
         dispose = self.node.store.expire if expires else self.node.store.dead_letter
         pending = self.both(
             lambda: self.plain.check_move(message, queue, queues, tx), lambda: dispose(message, queue, tx=tx)
@@ -394,6 +399,8 @@ class StoreMachine(RuleBasedStateMachine):
         messages, keys = self.messages_of(picks, queue)
         holder, tx = self.holder(keys[0], holder), self.tx(tx_pick, transacted)
         queues = tuple(DISPOSING.get(queue, ""))
+        if queues and "m" not in self.plain.queues:
+            return  # the store would make a queue of another name
         rejected = self.both(
             lambda: self.plain.check_reject(messages, queue, queues, holder, tx),
             lambda: self.node.store.reject([Held(queue, messages, holder)], "poison", tx),
@@ -421,6 +428,7 @@ class StoreMachine(RuleBasedStateMachine):
     def tell_expired(self) -> None:
         self.plain.let_go_of_absent(self.node.clock())
         assert set(self.node.store.expired(agreed=False)) == self.plain.expired(self.node.clock())
+        assert set(self.node.store.dead()) == self.plain.dead()
 
     @rule(**ARGUMENTS["release_holder"])
     def release_holder(self, holder: str, counts: bool) -> None:

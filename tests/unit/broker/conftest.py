@@ -11,6 +11,7 @@ from proton.utils import BlockingConnection
 from journal.amqp.settings import AmqpSettings
 from journal.broker.server import AmqpServer
 from journal.limits import Limits
+from journal.store.disposal import Disposal
 from tests.support.stores import StoreNode
 
 TIMEOUT_S = 20
@@ -29,6 +30,8 @@ class Broker:
         self.server = AmqpServer(
             self.store, self._settings, container_id="broker", message_bytes_max=2**20, now_ms=self.node.clock
         )
+        self.disposal = Disposal(self.store)
+        self.disposal.start()
         host, port = self.server.start()
         self.url = f"amqp://{host}:{port}"
 
@@ -37,11 +40,13 @@ class Broker:
 
     def crash(self) -> None:
         """The node dies, and the next one serves what is durable."""
+        self.disposal.stop()
         self.server.stop("the node dies")
         self.node.crash()
         self._serve()
 
     def close(self) -> None:
+        self.disposal.stop()
         self.server.stop("the test has ended")
         self.node.close()
 

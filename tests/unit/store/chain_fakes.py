@@ -32,6 +32,7 @@ READING = frozenset(
         "bodies",
         "body_stream",
         "browse",
+        "dead",
         "describe",
         "expired",
         "explain",

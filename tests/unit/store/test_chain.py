@@ -439,6 +439,7 @@ def test_reads_come_from_the_first_store_alone() -> None:
         lambda: chain.transaction(7),
         chain.in_doubt,
         chain.next_due,
+        lambda: chain.dead(8),
         lambda: chain.expired(9, agreed=False),
     ]
     answers = [read() for read in reads]
@@ -454,6 +455,7 @@ def test_reads_come_from_the_first_store_alone() -> None:
         ("orders",),
         ("q",),
         (7,),
+        (8,),
         (9, False),
     ]
     assert second.calls == []

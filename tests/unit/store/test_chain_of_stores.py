@@ -29,7 +29,7 @@ from tests.support.stores import START_MS, StoreNode, kinds_in_journal
 QUEUE = QueueConfig(
     "orders/eu",
     "orders",
-    deliveries_max=1,
+    deliveries_max=9,
     dead_letter_address="dead",
     expiry_address="late",
     journaled_acquisition=True,

@@ -117,7 +117,7 @@ NOTHING_WAITS = {"begin", "discard_leaving", "purging", "reattaching", "releasin
 """Operations that append nothing, or are refused at once by a full queue."""
 CHANGE_NOTHING = {
     "address", "address_settings", "addresses", "bindings", "bodies", "body_stream", "browse", "close", "counters",
-    "cursor", "holding",
+    "cursor", "dead", "holding",
     "describe", "expired", "explain", "flush", "holders", "in_doubt", "incoming", "is_empty", "message", "next_due",
     "queue", "queues", "room", "settings_of", "start", "transaction", "transactions", "watch", "ways_in",
     "woken",

@@ -110,22 +110,20 @@ def test_whoever_calls_may_choose_the_queues_of_what_is_expired_or_dead(store: M
     assert [info.ready for info in store.queues()] == [info.ready + (info.config.name == "q") for info in before]
 
 
-def test_a_dead_or_expired_message_without_an_address_for_it_is_settled(node: StoreNode, store: MessageStore) -> None:
+def test_an_expired_message_without_an_address_for_it_is_settled(node: StoreNode, store: MessageStore) -> None:
     assert store.expire(send(store, b"late"), "q").wait() == 0
-    assert store.dead_letter(send(store, b"dead"), "q").wait() == 0
     assert (infos(store), kinds_in_journal(node)[MESSAGE]) == ([], 0)
 
 
-def test_an_address_without_a_queue_takes_nothing(node: StoreNode, store: MessageStore) -> None:
+def test_an_address_for_dead_and_expired_messages_is_made_with_its_queue(node: StoreNode, store: MessageStore) -> None:
     declare(store, address="late")
-    store.create_queue(QueueConfig("s", "orders", expiry_address="late", dead_letter_address="nowhere"))
-    sent = send(store, b"one", "s")
-    before = store.queues()
-    with pytest.raises(QueueMissingError):
-        store.expire(sent, "s")
-    with pytest.raises(AddressMissingError):
-        store.dead_letter(sent, "s")
-    assert store.queues() == before
+    store.create_queue(QueueConfig("s", "orders", expiry_address="late", dead_letter_address="dead"))
+    tx = store.begin()
+    assert store.expire(send(store, b"late", "s"), "s").queues == ("late",)
+    assert store.dead_letter(send(store, b"dead", "s"), "s", tx=tx).queues == ("dead",)
+    store.commit(tx).wait()
+    store = node.crash()
+    assert (bodies(store, "late"), bodies(store, "dead")) == ([b"late"], [b"dead"])
 
 
 @pytest.mark.parametrize("commits", [True, False])

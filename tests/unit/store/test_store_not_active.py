@@ -38,6 +38,7 @@ CALLS: dict[str, Callable[[MessageStore, int], object]] = {
     "create_address": lambda store, _: store.create_address("more"),
     "create_queue": lambda store, _: store.create_queue(QueueConfig("more", "orders", durable=False)),
     "cursor": lambda store, _: store.cursor("q"),
+    "dead": lambda store, _: store.dead(),
     "dead_letter": lambda store, sent: store.dead_letter(sent, "q"),
     "delete": lambda store, sent: store.delete(sent),
     "deliveries": lambda store, sent: store.deliveries(sent, "q", 1),

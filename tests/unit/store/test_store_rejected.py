@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from journal.errors import MessageHeldError, QueueMissingError
+from journal.errors import MessageHeldError
+from journal.store.address_settings import AddressSettings
 from journal.store.model import Held, Message, Origin, QueueConfig
 from journal.store.settings import StoreSettings
 from journal.v1.store_pb2 import ACKNOWLEDGE, Acknowledgement
@@ -42,13 +43,25 @@ def test_what_is_in_memory_is_moved_with_the_reason_in_one_group(node: StoreNode
     ]
 
 
-def test_a_queue_without_a_dead_letter_address_drops_what_is_rejected(node: StoreNode) -> None:
+def test_what_is_rejected_is_deleted_only_if_the_settings_say_so(node: StoreNode) -> None:
+    settings = AddressSettings(drop_dead_letters=True)
+    node.store.set_address_settings("orders", settings).wait()
     ids = [send(node.store, b"one", "plain"), send(node.store, LARGE, "plain")]
     rejected = node.store.reject([Held("plain", ids)])
     assert (rejected.wait(), rejected.copies, rejected.left) == (tuple(ids), (), [])
     assert infos(node.store, "plain") == []
     written = [Acknowledgement.FromString(each).reason for each in updates_in_journal(node, ACKNOWLEDGE)]
     assert written in ([], [Acknowledgement.DEAD] * 2)
+
+
+def test_what_is_rejected_goes_to_an_address_that_is_made_for_it_and_stays_there(node: StoreNode) -> None:
+    store = node.store
+    sent = store.send(Message("orders", b"one", durable=False), ["plain"]).id
+    store.flush().wait()
+    (copy,) = store.reject([Held("plain", [sent])]).copies
+    store.flush().wait()
+    assert bodies(store, "DLQ.orders") == [b"one"]
+    assert store.reject([Held("DLQ.orders", [copy])]).left == [Held("DLQ.orders", [copy])]
 
 
 def test_what_must_be_read_first_is_left_to_its_holder(node: StoreNode) -> None:
@@ -70,7 +83,4 @@ def test_a_refused_rejection_changes_nothing(node: StoreNode) -> None:
     with pytest.raises(MessageHeldError) as refused:
         store.reject([Held("q", ids, "h")])
     assert refused.value.message == ids[2]
-    store.destroy_queue("dlq").wait()
-    with pytest.raises(QueueMissingError):
-        store.reject([Held("q", ids[:2], "h")])
     assert (infos(store), store.volatile_bytes) == before
