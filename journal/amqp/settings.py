@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from enum import Enum
+
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from journal.amqp.security_settings import SecuritySettings, UserLimits
 from journal.process.listening import is_loopback, listen_address
+
+
+class Durability(Enum):
+    """Which messages survive a crash of the node."""
+
+    ALWAYS = "always"
+    AS_SENT = "as-sent"
 
 
 class AmqpSettings(BaseModel):
@@ -30,6 +39,10 @@ class AmqpSettings(BaseModel):
 
     idle_timeout_ms: int = Field(default=60_000, ge=0)
     """A connection that has been silent for twice this time is ended; 0 waits for ever."""
+
+    durability: Durability = Durability.ALWAYS
+    """Which messages in durable queues survive a crash of the node: all that are accepted, or only those that their
+    senders mark as durable. The others are then accepted at once, and never in Kafka."""
 
     auto_create: bool = True
     """Whether an address that a client asks for is made, with an anycast queue of its name."""

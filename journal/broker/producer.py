@@ -29,6 +29,7 @@ from journal.amqp.message_types import (
     TransactionalState,
 )
 from journal.amqp.sections import PROPERTIES, MessageSections
+from journal.amqp.settings import Durability
 from journal.broker.addresses import Place, place_of
 from journal.broker.messages import duplicate_id_of, message_of
 from journal.broker.ports import LinkOwner
@@ -100,7 +101,8 @@ class Producer:
         self._connection.send_later(self)
 
     def _routed(self, sections: MessageSections) -> tuple[Message, list[str]]:
-        """A message, and the queues that it goes to. It is durable if one of them is."""
+        """A message, and the queues that it goes to. It is durable if one of them is, unless the setting `durability`
+        asks its sender, who does not say so."""
         addresses, place = self._connection.addresses, self._place
         if place is None:
             to = sections.properties.to if PROPERTIES in sections.places else None
@@ -113,7 +115,8 @@ class Producer:
         if addresses.remembers_ids(place.address):
             message.duplicate_id = duplicate_id_of(sections)
         queues = addresses.queues_for(message, place.queue, self._connection.container_id)
-        message.durable = any(each.durable for each in queues)
+        wanted = sections.header.durable or self._connection.settings.durability is Durability.ALWAYS
+        message.durable = wanted and any(each.durable for each in queues)
         return message, [each.name for each in queues]
 
     # ---- to the store ----------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+from pathlib import Path
 
 import proton
 import pytest
@@ -13,6 +14,7 @@ from proton.utils import BlockingConnection, LinkDetached, SendException
 from journal.amqp import events
 from journal.amqp.handshake import SASL_OK
 from journal.amqp.message_types import SourceTerminus, TargetTerminus
+from journal.amqp.settings import AmqpSettings, Durability
 from journal.amqp.transport_types import SaslOutcomeFrame
 from journal.store.model import QueueConfig
 from tests.support.waiting import wait_until
@@ -43,6 +45,24 @@ def test_what_is_accepted_survives_a_crash_byte_for_byte(broker: Broker) -> None
     assert type(found.properties["count"]) is proton.int32
     assert (found.group_id, found.priority, found.durable, found.delivery_count) == ("g", 7, True, 0)
     client.close()
+
+
+@pytest.mark.parametrize(("durability", "left"), [("always", ["not durable", "durable"]), ("as-sent", ["durable"])])
+def test_what_survives_a_crash_is_what_the_setting_durability_says(
+    durability: str, left: list[str], tmp_path: Path
+) -> None:
+    broker = Broker(tmp_path, AmqpSettings(listen="127.0.0.1:0", durability=Durability(durability)))
+    client = broker.connect()
+    sender = client.create_sender("orders")
+    sender.send(proton.Message("not durable"))
+    sender.send(proton.Message("durable", durable=True))
+    broker.crash()
+    client = broker.connect()
+    receiver = client.create_receiver("orders", credit=2)
+    assert [receiver.receive(TIMEOUT_S).body for _ in left] == left
+    assert broker.store.queue("orders").held == len(left)
+    client.close()
+    broker.close()
 
 
 def test_the_store_sees_body_headers_and_properties(broker: Broker, client: BlockingConnection) -> None:
