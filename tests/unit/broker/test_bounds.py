@@ -85,6 +85,28 @@ def test_a_node_that_is_no_longer_active_refuses_no_message_but_ends_the_connect
         sender.send(proton.Message(body=1))
 
 
+def test_a_client_that_reads_nothing_is_sent_what_its_socket_takes_and_the_rest_goes_to_others(broker: Broker) -> None:
+    client, idle = broker.connect(), broker.connect()
+    idle.create_receiver("orders", credit=300)
+    sender = client.create_sender("orders")
+    for _ in range(300):
+        sender.send(proton.Message(body=bytes(200_000)))
+    assert broker.store.queue("orders").held < 150
+    assert client.create_receiver("orders").receive(TIMEOUT_S).body == bytes(200_000)
+    client.close()
+    idle.close()
+
+
+def test_hundreds_of_clients_that_connect_at_once_are_all_served(broker: Broker) -> None:
+    host, port = broker.url.removeprefix("amqp://").split(":")
+    clients = [socket.create_connection((host, int(port)), timeout=TIMEOUT_S) for _ in range(300)]
+    for each in clients:
+        each.sendall(SASL_HEADER)
+    for each in clients:
+        assert each.recv(len(SASL_HEADER)) == SASL_HEADER
+        each.close()
+
+
 def test_what_is_no_amqp_is_answered_with_the_header_of_it(broker: Broker) -> None:
     host, port = broker.url.removeprefix("amqp://").split(":")
     with socket.create_connection((host, int(port)), timeout=TIMEOUT_S) as raw:
