@@ -75,9 +75,9 @@ class Producer:
         link.flow(self._credit)
 
     def close(self) -> None:
-        """The link is gone: messages that the store has not accepted are dropped, as nobody was told of them."""
+        """The link is gone. Messages that have come whole still go to the store: a client that settles them itself
+        waits for no answer before it detaches."""
         self._open = False
-        self._waiting.clear()
         self._parts.clear()
 
     def take(self, event: TransferReceived) -> None:
@@ -184,7 +184,7 @@ class Producer:
     # ---- answers ---------------------------------------------------------------------------------------------------
 
     def _settle(self, ids: Sequence[int], state: State, transaction: bytes) -> None:
-        if ids:
+        if ids and self._open and not self._connection.ended:
             self._link.settle(ids, TransactionalState(transaction, state) if transaction else state)
 
     def _refuse_for(self, ids: Sequence[int], error: CallerError, transaction: bytes) -> None:

@@ -212,3 +212,20 @@ def test_a_link_may_close_while_its_messages_are_being_read(broker: Broker, capl
     broker.crash()
     gc.collect()  # an error of a task that nobody awaits is logged when the task goes
     assert [each for each in caplog.records if each.levelno >= logging.ERROR] == []
+
+
+def test_what_is_sent_settled_right_before_its_link_or_connection_ends_is_there(broker: Broker) -> None:
+    for ends in ("link", "connection"):
+        client = broker.connect()
+        sender = client.create_sender("orders", options=AtMostOnce())
+        with broker.node.blocked_writer():
+            for number in range(50):
+                sender.link.send(proton.Message(body=number))
+            # all of it goes to the broker in one piece
+            (sender.link if ends == "link" else client.conn).close()
+            client.container.timeout = 0.05
+            for _ in range(10):
+                client.container.process()
+        if ends == "link":
+            client.close()
+    wait_until(lambda: broker.store.queue("orders").ready == 100)
