@@ -164,9 +164,10 @@ class SenderLink(Link):
         """Says that there is no more to send now: uses up the credit, after a flow with `drain`."""
         self.delivery_count = (self.delivery_count + self.credit) & MASK
         self.credit = 0
-        self.drain = False
         if self.locally_open:
+            # the answer repeats the peer's `drain`: some clients take no other flow for an answer
             self.send_flow()
+        self.drain = False
 
     def send_flow(self, **more: Any) -> None:
         """Tells the peer this side's delivery count and credit."""

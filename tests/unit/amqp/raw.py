@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from struct import pack
-from typing import Any
+from typing import Any, TypeVar
 
 from journal.amqp import Connection, EngineLimits, ReceiverLink, SenderLink
 from journal.amqp.described import Composite
@@ -19,6 +19,8 @@ from journal.amqp.transport_types import (
     OpenFrame,
     TransferFrame,
 )
+
+Kind = TypeVar("Kind", bound=Composite)
 
 OPEN = OpenFrame("raw")
 BEGIN = BeginFrame(None, 0, 1000, 1000)
@@ -85,7 +87,12 @@ def transfer(delivery_id: int | None, **more: Any) -> TransferFrame:
 
 
 def closes_of(sent: bytes) -> list[CloseFrame]:
-    """The close frames at the end of what an engine sent."""
+    """The close frames in what an engine sent."""
+    return frames_of(sent, CloseFrame)
+
+
+def frames_of(sent: bytes, kind: type[Kind]) -> list[Kind]:
+    """The frames of one kind in what an engine sent, behind the protocol header."""
     from journal.amqp.decoding import ValueReader
 
     at, found = len(AMQP_HEADER), []
@@ -93,6 +100,6 @@ def closes_of(sent: bytes) -> list[CloseFrame]:
         size = int.from_bytes(sent[at : at + 4], "big")
         if size > 8:
             value = ValueReader(sent, at + 8, at + size).value()
-            found += [value] if isinstance(value, CloseFrame) else []
+            found += [value] if isinstance(value, kind) else []
         at += size
     return found

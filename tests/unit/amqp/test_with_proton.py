@@ -36,7 +36,8 @@ from journal.amqp.message_types import (
     TransactionalState,
 )
 from journal.amqp.sections import MessageSections, encode_message
-from journal.amqp.transport_types import SaslInitFrame, SaslMechanismsFrame, SaslOutcomeFrame
+from journal.amqp.transport_types import FlowFrame, SaslInitFrame, SaslMechanismsFrame, SaslOutcomeFrame
+from tests.unit.amqp.raw import RawServer, frames_of
 from tests.unit.amqp.wires import ProtonPeer, exchange
 
 cuts = pytest.mark.parametrize("cut", [1, 7, 1 << 20])
@@ -178,6 +179,17 @@ def test_a_message_of_many_frames_goes_both_ways(frame_bytes_max: int) -> None:
     message = proton.Message()
     message.decode(receiver.recv(receiver.current.pending))
     assert message.body == body
+
+
+def test_the_answer_to_a_drain_repeats_it() -> None:
+    """ProtonJ2 takes no other flow for the answer."""
+    server = RawServer().attached()
+    server.frames(FlowFrame(0, 100, 0, 100, handle=1, delivery_count=0, link_credit=5, drain=True))
+    assert server.sender is not None
+    server.sender.drained()
+    answer = frames_of(server.sent + server.engine.bytes_to_send(), FlowFrame)[-1]
+    assert (answer.drain, answer.link_credit, answer.delivery_count) == (True, 0, 5)
+    assert not server.sender.drain
 
 
 def test_a_drain_is_answered_in_both_directions() -> None:
