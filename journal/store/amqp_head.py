@@ -7,7 +7,8 @@ Headers and properties are not kept beside them: `values_of` decodes them, whoev
     ◀──────────────────────────── Message.amqp ─────────────────────────────────▶ ◀─ Message.body ─▶
 
 The content is the bytes of a single data section, or of a value that is a text or bytes. Any other body (a map, a list,
-several sections, one with a footer) is content as it is encoded, sections and all.
+several sections, one with a footer) is content as it is encoded, sections and all. Where nothing precedes such a body,
+`Message.amqp` is a section of no message annotations, because a message without `amqp` did not come by AMQP.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ from journal.store.model import Value
 
 _HEAD_BYTES = {0xA0: 2, 0xA1: 2, 0xB0: 5, 0xB1: 5}
 """Bytes before the content of binaries and strings, by constructor."""
+
+_NO_ANNOTATIONS = b"\x00\x53\x72\xc1\x01\x00"
+"""An empty section of message annotations, which are no part of the bare message."""
 
 _INTEGER_MAX = 2**63 - 1
 
@@ -49,7 +53,7 @@ def split(sections: MessageSections) -> tuple[bytes, bytes]:
     """A whole message without header and delivery annotations: the bytes before the content, and the content."""
     payload, begin = sections.payload, sections.kept_at
     at = _content_at(sections)
-    return payload[begin:at], payload[at:]
+    return payload[begin:at] or _NO_ANNOTATIONS, payload[at:]
 
 
 def _content_at(sections: MessageSections) -> int:

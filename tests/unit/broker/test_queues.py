@@ -12,10 +12,13 @@ from proton.reactor import AtMostOnce
 from proton.utils import BlockingConnection, LinkDetached, SendException
 
 from journal.amqp import events
+from journal.amqp.encoding import encode_value
 from journal.amqp.handshake import SASL_OK
 from journal.amqp.message_types import SourceTerminus, TargetTerminus
+from journal.amqp.sections import VALUE, MessageSections
 from journal.amqp.settings import AmqpSettings, Durability
 from journal.amqp.transport_types import SaslOutcomeFrame
+from journal.broker.messages import message_of, transfer_of
 from journal.store.model import QueueConfig
 from tests.support.waiting import wait_until
 from tests.unit.broker.conftest import TIMEOUT_S, Broker
@@ -63,6 +66,14 @@ def test_what_survives_a_crash_is_what_the_setting_durability_says(
     assert broker.store.queue("orders").held == len(left)
     client.close()
     broker.close()
+
+
+def test_a_message_that_is_a_body_alone_comes_out_as_it_went_in() -> None:
+    payload = b"\x00\x53\x77" + encode_value({"one": 1})
+    message = message_of(MessageSections(payload), "orders", now_ms=0)
+    sent = MessageSections(transfer_of(message, 0, redelivered=False, now_ms=0))
+    assert sent.payload.endswith(payload)
+    assert sent.body() == (VALUE, {"one": 1})
 
 
 def test_the_store_sees_body_headers_and_properties(broker: Broker, client: BlockingConnection) -> None:
