@@ -189,8 +189,7 @@ class Consumer:
             for each, content in rest
             if content is not None or each.message in found or (each.large and each is not first)
         ]
-        if self.open:
-            self.pump()
+        self.pump()
 
     async def _found(self) -> dict[int, Message]:
         store, (first, _) = self._connection.store, self._rest[0]
@@ -273,6 +272,8 @@ class Consumer:
 
     def _stop(self) -> None:
         self.open = False
+        if self._reading is not None:
+            self._reading.cancel()
         self._connection.wait_no_more(self.queue, self)
         if self._reading is not None:
             self._reading.cancel()
