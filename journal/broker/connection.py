@@ -382,9 +382,9 @@ class AmqpConnection(asyncio.Protocol):
             link.attach(wanted.answer, target)
             if link in self._own:
                 presettled = self._presettled(link)
-                self._consumers[link] = link.context = Consumer(
-                    self, link, queue, self._holder(link), presettled=presettled, selects=None
-                )
+                consumer = Consumer(self, link, queue, self._holder(link), presettled=presettled, selects=None)
+                self._consumers[link] = link.context = consumer
+                consumer.pump()  # the client may have given credit with its attach
             else:
                 link.detach(closed=True)  # the client has detached it meanwhile
             self.flush_later()

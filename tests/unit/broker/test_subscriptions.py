@@ -118,6 +118,14 @@ def test_a_durable_subscription_gets_what_is_published_while_nobody_receives(bro
     assert queues(broker) == {"clerk.inbox": 0}
 
 
+def test_credit_that_comes_before_the_subscription_is_durable_counts(clerk: BlockingConnection) -> None:
+    link = clerk.container.create_receiver(clerk.conn, "topic://news")
+    link.flow(1)  # in one write with the attach, as ProtonJ2 does
+    clerk.wait(lambda: link.state & Endpoint.REMOTE_ACTIVE, timeout=TIMEOUT_S)
+    clerk.create_sender("topic://news").send(proton.Message(body="news"))
+    clerk.wait(lambda: link.queued == 1, timeout=TIMEOUT_S)
+
+
 def test_a_subscription_is_answered_once_it_is_durable(broker: Broker) -> None:
     broker.store.create_address("news").wait(TIMEOUT_S)
     client = connect(broker, "clerk")
