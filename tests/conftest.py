@@ -45,6 +45,7 @@ _LONGEST_FIRST = (
     "tests/integration/spark/",
     "tests/integration/test_pages.py",
     "tests/chaos/",
+    "tests/clients/",
     "tests/integration/test_cli.py",
     "tests/integration/test_sources_replies.py",
     "tests/integration/test_broker_restart.py",
