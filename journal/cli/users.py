@@ -23,7 +23,7 @@ from journal.config import Settings
 from journal.errors import ConfigError, InvalidOperationError
 from journal.patterns import parse_pattern
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, help="Users of AMQP clients: who may log in, and what each may do.")
 
 FileOption = Annotated[
     Path | None,

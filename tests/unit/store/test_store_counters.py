@@ -27,7 +27,8 @@ def test_every_way_of_a_message_is_counted(node: StoreNode) -> None:
     taken = store.take_all("q", "h", 8)
     store.acknowledge(taken[0].message, "q", "h").wait()
     store.release_all([Held("q", [taken[1].message, taken[2].message], "h")]).wait()
-    store.reject([Held("q", [taken[3].message], "h")])
+    for left in store.reject([Held("q", [taken[3].message], "h")]).left:
+        store.dead_letter(left.messages[0], "q").wait()
     store.expire(taken[4].message, "q").wait()
     store.move(taken[5].message, "q", "dead", ["dlq"], "why").wait()
     tx = store.begin()
