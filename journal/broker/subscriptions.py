@@ -88,11 +88,12 @@ class Subscriptions:
     def _kept(self, link: SenderLink, container_id: str) -> Subscription:
         """The durable subscription that a link with a null source names."""
         of_all = link.offered is not None and _GLOBAL in link.offered.desired_capabilities
-        wanted = _named(QueueConfig("", ""), link.name, container_id, shared=of_all, of_all=of_all)
-        try:
+        wanted = _named(QueueConfig("", "", Routing.MULTICAST), link.name, container_id, shared=of_all, of_all=of_all)
+        queue = None
+        with suppress(QueueMissingError):
             queue = self._store.queue(wanted.name).config
-        except QueueMissingError:
-            raise AmqpPeerError(NOT_FOUND, f"there is no subscription {wanted.name}") from None
+        if queue is None or not _is_subscription(queue, wanted):
+            raise AmqpPeerError(NOT_FOUND, f"there is no durable subscription {wanted.name}")
         filters: dict[Any, Any] = selector_filter(queue.filter) if queue.filter else {}
         answer = SourceTerminus(
             queue.address,
@@ -116,7 +117,7 @@ class Subscriptions:
         except QueueMissingError:
             written = self._addresses.make(queue, access)
         else:
-            if (found.routing, found.client_id, found.durable) != (queue.routing, queue.client_id, queue.durable):
+            if not _is_subscription(found, queue):
                 raise AmqpPeerError(NOT_ALLOWED, f"queue {queue.name} exists, and is no such subscription")
             if (found.address, found.filter) != (queue.address, queue.filter):
                 if links:
@@ -145,6 +146,17 @@ class Subscriptions:
         with suppress(QueueMissingError):
             return closed or not self._store.queue(queue).config.durable
         return False
+
+
+def _is_subscription(found: QueueConfig, wanted: QueueConfig) -> bool:
+    """Whether a queue of the name that a subscription's queue has is that queue, perhaps with another address or
+    filter."""
+    return (found.routing, found.durable, found.client_id, found.subscription) == (
+        wanted.routing,
+        wanted.durable,
+        wanted.client_id,
+        wanted.subscription,
+    )
 
 
 def _named(queue: QueueConfig, link_name: str, container_id: str, *, shared: bool, of_all: bool) -> QueueConfig:

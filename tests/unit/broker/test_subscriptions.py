@@ -161,6 +161,15 @@ def test_a_link_without_a_source_ends_the_subscription_of_its_name(broker: Broke
         unsubscribe(clerk, "inbox")
 
 
+def test_a_link_without_a_source_ends_no_queue_that_is_no_subscription(broker: Broker) -> None:
+    client = connect(broker, "orders")
+    client.create_sender("orders.eu").send(proton.Message(body="an order"))
+    with pytest.raises(LinkDetached, match=r"not-found.*there is no durable subscription orders\.eu"):
+        unsubscribe(client, "eu")
+    assert queues(broker) == {"orders.eu": 1}
+    client.close()
+
+
 def test_a_subscription_that_is_in_use_is_locked(broker: Broker, clerk: BlockingConnection) -> None:
     subscribe(clerk, "inbox")
     with pytest.raises(LinkDetached, match=r"resource-locked.*subscription clerk\.inbox is in use"):
