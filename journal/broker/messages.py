@@ -11,8 +11,15 @@ from typing import Any
 
 from journal.amqp.described import MESSAGE_ID
 from journal.amqp.message_types import MessageHeader, MessageProperties
-from journal.amqp.sections import MESSAGE_ANNOTATIONS, PROPERTIES, MessageSections, encode_head, encode_message
-from journal.store.amqp_head import split
+from journal.amqp.sections import (
+    APPLICATION_PROPERTIES,
+    MESSAGE_ANNOTATIONS,
+    PROPERTIES,
+    MessageSections,
+    encode_head,
+    encode_message,
+)
+from journal.store.amqp_head import split, values_of
 from journal.store.model import PRIORITY_MAX, Message, Value
 
 _DELIVERY_TIME, _DELIVERY_DELAY = "x-opt-delivery-time", "x-opt-delivery-delay"
@@ -25,6 +32,8 @@ def message_of(sections: MessageSections, address: str, now_ms: int) -> Message:
     header = sections.header
     message = Message(address, content, amqp=amqp, timestamp=now_ms, priority=min(int(header.priority), PRIORITY_MAX))
     places = sections.places
+    if PROPERTIES in places or APPLICATION_PROPERTIES in places:
+        values_of(amqp)  # properties that cannot be read are the sender's error; a take finds the decoded ones again
     if header.ttl is not None:
         message.expires = now_ms + header.ttl
     elif PROPERTIES in places and (expiry := sections.properties.absolute_expiry_time):

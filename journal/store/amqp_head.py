@@ -1,7 +1,7 @@
 """A message that came by AMQP, as a store keeps it: the bytes before its body's content as the sender wrote them
 (`Message.amqp`), and the content (`Message.body`). Both together are the bare message, byte for byte.
 
-Headers and properties are not kept beside them: `values_of` decodes them, whoever asks.
+Headers and properties are not kept beside them: `values_of` decodes them when somebody asks.
 
     message annotations │ properties │ application properties │ head of the body │ content
     ◀──────────────────────────── Message.amqp ─────────────────────────────────▶ ◀─ Message.body ─▶
@@ -13,15 +13,23 @@ several sections, one with a footer) is content as it is encoded, sections and a
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import UUID
 
 from journal.amqp.decoding import skip_value
 from journal.amqp.message_types import MessageProperties
 from journal.amqp.sections import DATA, VALUE, MessageSections
+from journal.errors import AmqpPeerError
+from journal.process.kept import Kept
 from journal.store.model import Value
+
+log = logging.getLogger(__name__)
+
+Values: TypeAlias = tuple[Mapping[str, Value], Mapping[str, Value]]
+"""The headers and the properties of a message."""
 
 _HEAD_BYTES = {0xA0: 2, 0xA1: 2, 0xB0: 5, 0xB1: 5}
 """Bytes before the content of binaries and strings, by constructor."""
@@ -48,6 +56,12 @@ _PROPERTIES = {
 }
 """Names under which the standard properties are seen; the two times are fields of a message."""
 
+_DECODED_FACTOR = 4
+"""How much memory decoded values take, as a multiple of the bytes that they were decoded from."""
+
+_decoded: Kept[bytes, Values] = Kept(entry_bytes_max=_DECODED_FACTOR * 2048)
+"""The values of the last messages, by `Message.amqp`. A sender's message is usually taken soon."""
+
 
 def split(sections: MessageSections) -> tuple[bytes, bytes]:
     """A whole message without header and delivery annotations: the bytes before the content, and the content."""
@@ -67,17 +81,36 @@ def _content_at(sections: MessageSections) -> int:
     return sections.body_at
 
 
-@lru_cache(maxsize=1024)
-def values_of(head: bytes) -> tuple[Mapping[str, Value], Mapping[str, Value]]:
+def values_of(head: bytes) -> Values:
     """The headers and properties in `Message.amqp`. What no property of a store can be (a list, a decimal) is left out.
 
     Raises AmqpPeerError for bytes that are no message's."""
+    found = _decoded.get(head)
+    if found is not None:
+        return found
     sections = MessageSections(head, whole=False)
     standard = sections.properties
-    return (
+    found = (
         _named(standard, _HEADERS),
         _named(standard, _PROPERTIES) | _plain(sections.application_properties),
     )
+    return _decoded.keep(head, found, _DECODED_FACTOR * len(head))
+
+
+def stored_values_of(head: bytes) -> Values:
+    """`values_of` for a message that is stored. If its bytes cannot be read, it has neither headers nor properties, so
+    that it can still be taken, and settled."""
+    try:
+        return values_of(head)
+    except AmqpPeerError as error:
+        _warn_of_unreadable(str(error))
+        return {}, {}
+
+
+@lru_cache(maxsize=1)
+def _warn_of_unreadable(why: str) -> None:
+    """Say once that there is such a message; the same error again is not said again."""
+    log.warning("a stored message is handed out without headers and properties, because they cannot be read: %s", why)
 
 
 def _named(standard: MessageProperties, names: Mapping[str, str]) -> dict[str, Value]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from journal.errors import InvalidOperationError, RowError
 from journal.process.kept import Kept
-from journal.store.amqp_head import values_of
+from journal.store.amqp_head import stored_values_of
 from journal.store.model import DUPLICATE_ID_BYTES_MAX, PRIORITY_MAX, Message, Origin, Value
 from journal.store.records import Checked, parse
 from journal.v1 import store_pb2 as pb
@@ -284,10 +284,10 @@ def _values(properties: Mapping[str, pb.Property]) -> dict[str, Value]:
 
 def parse_message(data: bytes) -> pb.Message:
     """The data of a MESSAGE record as everybody sees it: one that came by AMQP gets the headers and properties that its
-    bytes say. Raises protobuf's DecodeError, and AmqpPeerError for such bytes that are no message's."""
+    bytes say. Raises protobuf's DecodeError."""
     message = pb.Message.FromString(data)
     if message.amqp:
-        headers, properties = values_of(message.amqp)
+        headers, properties = stored_values_of(message.amqp)
         for name, value in headers.items():
             _set_property(message.headers[name], value)
         for name, value in properties.items():
@@ -300,7 +300,7 @@ def decode_message(data: bytes, body: bytes | None = None) -> Message:
     message = parse("a message", pb.Message.FromString, data)
     origin = message.origin
     headers, properties = (
-        values_of(message.amqp) if message.amqp else (_values(message.headers), _values(message.properties))
+        stored_values_of(message.amqp) if message.amqp else (_values(message.headers), _values(message.properties))
     )
     return Message(
         address=message.address,

@@ -92,16 +92,18 @@ class ConsumeOperations:
     def _handed_out(
         self, state: QueueState, queue: QueueEntry, taken: list[Delivery], holder: str, *, bodies: bool
     ) -> list[Delivery]:
-        """Journal acquisitions where the queue wants that, and add the contents that are in memory."""
+        """Add the contents that are in memory, and journal acquisitions where the queue wants that. On an error nothing
+        is acquired."""
         queue_id = queue.record_id
-        if taken and queue.config.journaled_acquisition and queue.config.durable:
-            try:
+        try:
+            found = self._look.with_contents(taken) if bodies else taken
+            if taken and queue.config.journaled_acquisition and queue.config.durable:
                 self._journal_acquired(taken, queue_id, holder)
-            except BaseException:
-                for each in taken:
-                    state.release(each.message, queue_id, holder, counts=False)
-                raise
-        return self._look.with_contents(taken) if bodies else taken
+            return found
+        except BaseException:
+            for each in taken:
+                state.release(each.message, queue_id, holder, counts=False)
+            raise
 
     def _journal_acquired(self, taken: Sequence[Delivery], queue_id: int, holder: str) -> None:
         operations: list[PlainOperation] = []

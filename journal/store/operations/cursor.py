@@ -141,25 +141,33 @@ class StoreCursor:
             self._show_ready(state)
             candidates = self._places.next(LOOKED_MAX) if self._may_hand_out() else []
             found = [self._data_of(each) for each in candidates]
-        chosen: list[Candidate] = []
-        left: Sequence[Candidate] = []
         self.unread = False
+        left: Sequence[Candidate] = candidates
+        try:
+            chosen, left = self._select(candidates, found, count)
+        finally:
+            with core.lock:
+                self._places.hand_back(left)
+        self.more = bool(left) or len(candidates) == LOOKED_MAX
+        return chosen
+
+    def _select(
+        self, candidates: Sequence[Candidate], found: Sequence[tuple[bytes | None, bool]], count: int
+    ) -> tuple[list[Candidate], Sequence[Candidate]]:
+        """The first `count` candidates that the reader selects, and those that were not looked at."""
+        chosen: list[Candidate] = []
         for at, (candidate, (data, durable)) in enumerate(zip(candidates, found, strict=True)):
             selected = self._known.pop(candidate.message, None if self._selects else True)
             if selected is None and data is None:
-                self.unread, left = True, candidates[at:]
-                break
+                self.unread = True
+                return chosen, candidates[at:]
             if selected is None and data is not None and self._selects is not None:
                 selected = self._selects(content_of(data, durable=durable))
             if selected and candidate.message not in self._refused:
                 chosen.append(candidate)
                 if len(chosen) == count:
-                    left = candidates[at + 1 :]
-                    break
-        with core.lock:
-            self._places.hand_back(left)
-        self.more = bool(left) or len(candidates) == LOOKED_MAX
-        return chosen
+                    return chosen, candidates[at + 1 :]
+        return chosen, []
 
     def _data_of(self, candidate: Candidate) -> tuple[bytes | None, bool]:
         if self._selects is None or candidate.message in self._known:

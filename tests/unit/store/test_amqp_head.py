@@ -9,6 +9,8 @@ import pytest
 from journal.amqp.message_types import MessageHeader, MessageProperties
 from journal.amqp.sections import MessageSections, encode_message
 from journal.amqp.values import Symbol, Uint
+from journal.broker.messages import message_of
+from journal.errors import AmqpPeerError
 from journal.store.amqp_head import split, values_of
 from journal.store.message_records import decode_message, parse_message
 from journal.store.message_records import encode_message as encode_record
@@ -62,3 +64,19 @@ def test_a_record_has_its_bytes_once_and_shows_what_they_say(origin: Origin | No
     assert encode_record(found) == data
     seen = parse_message(data)
     assert seen.properties["region"].text == "eu"
+
+
+UNREADABLE = b"\x00\x53\x74\xc1\x05\x02\x54\x01\x54\x01"
+"""Application properties with an integer as a key."""
+
+
+def test_a_sender_is_told_that_its_properties_cannot_be_read() -> None:
+    with pytest.raises(AmqpPeerError, match="a key that is no string"):
+        message_of(MessageSections(UNREADABLE + encode_message(b"body")), "orders", 5)
+
+
+def test_a_stored_message_whose_properties_cannot_be_read_has_none() -> None:
+    data = encode_record(Message("orders", b"body", amqp=UNREADABLE))
+    found = decode_message(data)
+    assert (found.body, found.amqp, found.headers, found.properties) == (b"body", UNREADABLE, {}, {})
+    assert not parse_message(data).properties

@@ -135,3 +135,19 @@ def test_a_cursor_ends_with_its_queue(node: StoreNode) -> None:
         node.store.destroy_queue("q").wait()
         with pytest.raises(QueueMissingError):
             cursor.take_all("h", 1)
+
+
+def test_a_selection_that_fails_loses_no_message(node: StoreNode) -> None:
+    failing = [True]
+
+    def selects(_: Message) -> bool:
+        if failing:
+            failing.pop()
+            raise ValueError("no number")
+        return True
+
+    ids = send(node.store, *range(5))
+    with node.store.cursor("q", selects) as cursor:
+        with pytest.raises(ValueError, match="no number"):
+            all_of(cursor)
+        assert all_of(cursor) == ids
