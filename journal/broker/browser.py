@@ -27,9 +27,6 @@ class Browser(Consumer):
     def _fetch(self, count: int) -> list[Delivery]:
         return self._browsed.browse(count)
 
-    def _not_too_often(self, taken: list[Delivery]) -> list[Delivery]:
-        return taken
-
     def _settle_sent(self, ids: Sequence[int]) -> None:
         pass
 

@@ -98,6 +98,7 @@ class AmqpConnection(asyncio.Protocol):
         self._producers: list[Producer] = []
         """Those whose messages the store has not got."""
         self._consumers: dict[SenderLink, Consumer] = {}
+        self._consumer_number = 0
         self._undone: deque[Callable[[], None]] = deque()
         """What the store had no room for, in order."""
         self._waits_for_room = False
@@ -360,7 +361,9 @@ class AmqpConnection(asyncio.Protocol):
         self._consumers[link] = link.context = consumer
 
     def _holder(self, link: SenderLink) -> str:
-        return f"amqp {self._number} {link.session.channel} {link.name}"
+        """A name that no other link has, or had before."""
+        self._consumer_number += 1
+        return f"amqp {self._number} {self._consumer_number} {link.name}"
 
     @staticmethod
     def _presettled(link: SenderLink) -> bool:
