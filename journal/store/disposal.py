@@ -16,7 +16,16 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
-from journal.errors import JournalError, MessageMissingError, OperatingError, QueueMissingError, StoreError
+from journal.errors import (
+    CallerError,
+    DeadlineError,
+    JournalError,
+    LocalStorageError,
+    MessageMissingError,
+    OperatingError,
+    QueueMissingError,
+    StateError,
+)
 from journal.store.pending import Moved
 
 log = logging.getLogger(__name__)
@@ -86,13 +95,17 @@ class Disposal:
             return 0
 
     def _settle(self, act: Callable[[int, str], Moved], message_id: int, queue: str) -> bool:
+        """Settle one message; returns whether it is settled. One that cannot be settled or read does not keep others
+        from being settled. Raises the errors that meet all messages."""
         if self._stop.is_set():
             return False
         try:
             act(message_id, queue)
         except (MessageMissingError, QueueMissingError):
             return False  # somebody else has settled it meanwhile
-        except StoreError as error:
+        except StateError:
+            raise
+        except (CallerError, DeadlineError, LocalStorageError) as error:
             if queue not in self._warned:
                 self._warned.add(queue)
                 log.warning("what is dead or has expired in queue %s stays there: %s", queue, error)

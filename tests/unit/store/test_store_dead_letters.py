@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from journal.errors import StoreError
+from journal.errors import LocalDamageError, StoreError
 from journal.store.address_settings import AddressSettings
 from journal.store.disposal import Disposal
+from journal.store.message_records import encode_message
 from journal.store.model import Held, Message, Origin, QueueConfig
 from journal.store.operations.dead_letters import DEAD_LETTERS, SET_ASIDE_MAX
+from journal.store.pending import Moved
 from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore
 from journal.v1.store_pb2 import MESSAGE
@@ -181,3 +183,41 @@ def test_a_large_dead_message_moves_whole(tmp_path: Path) -> None:
         deliver_in_vain(node.store)
         settle(node.store)
         assert bodies(node.store, "DLQ.orders") == [bytes(1000)]
+
+
+def test_a_dead_message_too_large_for_an_origin_stays_and_others_go(node: StoreNode, store: MessageStore) -> None:
+    twice(store, deliveries_max=1)
+    room = node.journal.limits.data_bytes_max
+    small = encode_message(Message("orders", b"", properties={"text": "x" * (room // 2)}))
+    text = "x" * (room // 2 + room - len(small) - 8)
+    large = store.send(Message("orders", b"", properties={"text": text}), ["q"]).wait()
+    send(store, b"small", "q")
+    store.take_all("q", "h", 2)
+    store.release_holder("h").wait()
+    assert settle(store) == 1
+    assert (store.dead(), bodies(store, "DLQ.orders")) == ([(large, "q")], [b"small"])
+
+
+class _Damaged:
+    """A store that cannot read one message."""
+
+    def __init__(self, store: MessageStore, damaged: int) -> None:
+        self.dead, self.expired, self.expire = store.dead, store.expired, store.expire
+        self._store = store
+        self._damaged = damaged
+
+    def dead_letter(self, message_id: int, queue: str) -> Moved:
+        if message_id == self._damaged:
+            raise LocalDamageError("a file of the local copy is damaged")
+        return self._store.dead_letter(message_id, queue)
+
+
+def test_a_dead_message_that_cannot_be_read_does_not_keep_others_back(store: MessageStore) -> None:
+    twice(store, deliveries_max=1)
+    damaged = send(store, b"damaged", "q")
+    send(store, b"good", "q")
+    store.take_all("q", "h", 2)
+    store.release_holder("h").wait()
+    assert Disposal(_Damaged(store, damaged)).settle() == 1
+    store.flush().wait()
+    assert bodies(store, "DLQ.orders") == [b"good"]
