@@ -13,6 +13,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from journal.amqp.settings import AmqpSettings
 from journal.append.callbacks import without_waits
@@ -91,7 +92,8 @@ class AmqpServer:
         """Listen no more, end all connections with the reason, and wait until that is done."""
         if not self._thread.ident:
             raise StateError("the AMQP front end was not started")
-        self.loop.call_soon_threadsafe(self._stop, reason)
+        with suppress(RuntimeError):  # the loop has ended by itself, because the node does not serve the journal
+            self.loop.call_soon_threadsafe(self._stop, reason)
         self._thread.join(_STOP_S)
 
     def _run(self) -> None:
@@ -104,11 +106,16 @@ class AmqpServer:
             self.loop.close()
 
     def _stop(self, reason: str) -> None:
-        self._listener.close()
-        self.security.close()
-        for connection in list(self._connections):
-            connection.force(reason)
-        self.loop.call_later(0.05, self.loop.stop)
+        try:
+            self._listener.close()
+            self.security.close()
+            for connection in list(self._connections):
+                try:
+                    connection.force(reason)
+                except Exception:
+                    log.exception("a client's connection ends without a reason")
+        finally:
+            self.loop.call_later(0.05, self.loop.stop)
 
     # ---- for connections, in the loop ------------------------------------------------------------------------------
 

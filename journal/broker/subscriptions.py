@@ -55,8 +55,8 @@ class Subscriptions:
     def __init__(self, store: MessageStore, addresses: Addresses) -> None:
         self._store = store
         self._addresses = addresses
-        self._links: dict[str, dict[Link, bool]] = {}
-        """The links of each subscription's queue, and whether they share it."""
+        self._links: dict[str, dict[Link, Subscription]] = {}
+        """The links of each subscription's queue, and what each has asked for."""
 
     def of_link(self, link: SenderLink, container_id: str, source: SourceTerminus | None) -> Subscription | None:
         """The subscription that a link asks for; None if it receives from a queue. Raises AmqpPeerError."""
@@ -109,7 +109,7 @@ class Subscriptions:
         """Let a link use its subscription, which is made if it does not exist, and made anew if it has another address
         or filter. Returns what was written; None for nothing. Raises AmqpPeerError if other links are in the way."""
         queue, links = wanted.queue, self._links.get(wanted.queue.name, {})
-        if links and not (wanted.shared and all(links.values())):
+        if links and not (wanted.shared and all(each.shared for each in links.values())):
             raise AmqpPeerError(RESOURCE_LOCKED, f"subscription {queue.name} is in use")
         written = None
         try:
@@ -128,7 +128,7 @@ class Subscriptions:
                 except QueueInDoubtError as error:
                     raise AmqpPeerError(RESOURCE_LOCKED, str(error)) from None
                 written = self._addresses.make(queue, access)
-        self._links.setdefault(queue.name, {})[link] = wanted.shared
+        self._links.setdefault(queue.name, {})[link] = wanted
         if wanted.not_from:
             self._addresses.not_from[queue.name] = wanted.not_from
         return written
@@ -138,14 +138,12 @@ class Subscriptions:
         links = self._links.get(queue)
         if links is None:
             return True
-        links.pop(link, None)
+        left = links.pop(link)
         if links:
             return False
         del self._links[queue]
         self._addresses.not_from.pop(queue, None)
-        with suppress(QueueMissingError):
-            return closed or not self._store.queue(queue).config.durable
-        return False
+        return closed or not left.queue.durable
 
 
 def _is_subscription(found: QueueConfig, wanted: QueueConfig) -> bool:
