@@ -336,6 +336,8 @@ class PagedTables:
             entry = self.queues[paged.queue]
             if not entry.gone:
                 self._take_to_line(entry, paged)
+                if entry.watch is not None:
+                    entry.watch.has_something(entry)
         return len(batch)
 
     def _take_to_line(self, entry: QueueEntry, paged: Paged) -> None:

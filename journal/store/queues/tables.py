@@ -211,12 +211,14 @@ class QueueTables(PagedTables):
         return not more
 
     def pass_on(self, now_ms: int) -> None:
-        """Continue a take that has stopped among expired messages; if the clock was set back, put the next references
-        back that a take has passed over."""
+        """Continue a take that has stopped among expired messages, and tell who waits of the first other message; if
+        the clock was set back, put the next references back that a take has passed over."""
         if now_ms < self.passed_until:
             self.show_again(now_ms)
         for queue_id in self.passing:
-            self.first_to_deliver(self.queues[queue_id], now_ms)
+            entry = self.queues[queue_id]
+            if self.first_to_deliver(entry, now_ms) is not None and entry.watch is not None:
+                entry.watch.has_something(entry)
             return
 
     def make_due(self, now_ms: int) -> int:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from journal.store.model import Message, QueueConfig
+from journal.store.queues.tables import PASSED_MAX
 from journal.store.store import MessageStore
-from tests.support.stores import StoreNode
+from tests.support.references import MemoryIndex
+from tests.support.stores import StoreNode, declare
 
 
 class Watching:
@@ -116,3 +119,24 @@ def test_a_change_of_settings_wakes(watching: Watching) -> None:
     emptied(store)
     config = replace(store.queue("q").config, deliveries_max=5)
     assert watching.woken(lambda: store.change_queue(config).wait(30)) == (1, ["q"])
+
+
+def test_a_message_behind_many_expired_ones_wakes_at_the_tick(node: StoreNode, watching: Watching) -> None:
+    store = watching.store
+    expired = [Message("orders", b"x", expires=node.clock() + 1) for _ in range(PASSED_MAX + 1)]
+    store.send_all(expired, ["q"]).wait(30)
+    sent(store)
+    node.clock.now_ms += 5
+    emptied(store)
+    assert watching.woken(store.tick) == (1, ["q"])
+
+
+def test_what_had_expired_in_the_index_wakes_if_the_clock_is_set_back(tmp_path: Path) -> None:
+    with StoreNode(tmp_path / "paged", in_memory=(0, 0), index=MemoryIndex) as node:
+        declare(node.store, "q")
+        watching = Watching(node.store)
+        sent(node.store, expires=node.clock() + 1)
+        node.clock.stepped_ms += 5
+        emptied(node.store)
+        node.clock.stepped_ms -= 5
+        assert watching.woken(node.store.tick) == (1, ["q"])
