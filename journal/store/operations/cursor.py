@@ -13,7 +13,6 @@ A call looks at some hundred messages at most. While `more` is true it has not c
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from types import TracebackType
 
 from journal.errors import InvalidOperationError, MessageMissingError, QueueMissingError
@@ -56,8 +55,8 @@ class StoreCursor:
         """What the selection says of messages that `read` has read."""
         self._refused: set[int] = set()
         """Messages that the reader does not want again."""
-        self._expired: list[Candidate] = []
-        """Messages that had expired; they are looked at again if the clock is set back."""
+        self._has_expired = False
+        """Some message had expired. If the clock is set back, the cursor begins again to find it."""
         self._latest_ms = 0
         with core.lock:
             state = core.enter()
@@ -94,7 +93,7 @@ class StoreCursor:
             try:
                 if self._may_hand_out():
                     taken, expired = self._consume.take_each(self._queue, chosen, holder)
-                    self._expired += expired
+                    self._has_expired |= bool(expired)
                     chosen = []
                 else:
                     taken = []
@@ -126,8 +125,11 @@ class StoreCursor:
             candidates = self._places.next(LOOKED_MAX)
             self._places.hand_back(candidates)
         for each in candidates:
-            with suppress(MessageMissingError):
+            try:
                 message = self._look.message(each.message, body=False)
+            except MessageMissingError:
+                self._known[each.message] = False  # somebody has settled it meanwhile
+            else:
                 self._known[each.message] = self._selects is None or self._selects(message)
         return {}
 
@@ -181,9 +183,9 @@ class StoreCursor:
             raise QueueMissingError(f"queue {name!r} is another one than when the reader came")
         self._consume.give_back_due()
         state.show_ready(now_ms)
-        if now_ms < self._latest_ms:
-            self._places.hand_back(self._expired)
-            self._expired.clear()
+        if now_ms < self._latest_ms and self._has_expired:
+            self._places.begin_again()
+            self._has_expired = False
         self._latest_ms = now_ms
 
     def _may_hand_out(self) -> bool:

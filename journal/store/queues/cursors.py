@@ -47,6 +47,12 @@ class QueueCursor:
         if self in self._entry.cursors:
             self._entry.cursors.remove(self)
 
+    def begin_again(self) -> None:
+        """Hand out everything that is READY once more."""
+        self._passed.clear()
+        self._returned.clear()
+        self._waiting.clear()
+
     def is_ready(self, rank: int, place: int, message_id: int) -> None:
         """Called when a message that was not READY has become READY."""
         if self._returning and place <= self._passed.get(rank, -1):

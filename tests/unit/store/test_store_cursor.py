@@ -151,3 +151,12 @@ def test_a_selection_that_fails_loses_no_message(node: StoreNode) -> None:
         with pytest.raises(ValueError, match="no number"):
             all_of(cursor)
         assert all_of(cursor) == ids
+
+
+def test_a_message_that_goes_before_it_is_read_does_not_stop_the_cursor(node: StoreNode) -> None:
+    ids = send(node.store, 1, 3, 5)
+    store = node.restart()
+    with store.cursor("q", Odd()) as cursor:
+        assert (cursor.take_all("h", 10), cursor.unread) == ([], True)
+        store.acknowledge(ids[0], "q").wait()
+        assert all_of(cursor) == ids[1:]
