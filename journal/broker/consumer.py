@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from journal.amqp import OutgoingDelivery, SenderLink
@@ -29,10 +29,10 @@ from journal.amqp.message_types import (
 )
 from journal.broker.messages import transfer_of
 from journal.broker.ports import LinkOwner
-from journal.errors import FullError, JournalError, MessageMissingError, QueueMissingError, StoreError
+from journal.errors import FullError, JournalError, MessageHeldError, MessageMissingError, QueueMissingError, StoreError
 from journal.store.model import Delivery, Held, Message
 from journal.store.operations.cursor import Selects, StoreCursor
-from journal.store.operations.move import DEAD
+from journal.store.operations.move import DEAD, Rejected
 from journal.store.pending import Accepted
 
 log = logging.getLogger(__name__)
@@ -70,6 +70,9 @@ class Consumer:
         """The place in the queue of a link that does not want every message."""
         self._goes_on = False
         """Whether the cursor has not come to the end, and goes on in a later step of the loop."""
+        self._settling: set[int] = set()
+        """Deliveries whose outcome the client has said, and that are not settled yet. What it says of them meanwhile
+        changes nothing."""
         self._burying: set[asyncio.Task[None]] = set()
         self.open = True
 
@@ -170,8 +173,7 @@ class Consumer:
 
     def _settle_sent(self, ids: Sequence[int]) -> None:
         """Settle messages that were sent settled."""
-        held = [Held(self.queue, ids, self.holder)]
-        self._connection.do(lambda: self._connection.store.acknowledge_all(held))
+        self._connection.do(lambda: self._acknowledge(ids))
 
     async def _read(self) -> None:
         """Read the next messages that are not in memory, or one large one; then go on."""
@@ -215,25 +217,29 @@ class Consumer:
             tx = found
         if state is None and not settled:
             return
+        deliveries = [each for each in deliveries if each.delivery_id not in self._settling]
+        if not deliveries:
+            return
         ids = [each.context for each in deliveries]
         numbers = [each.delivery_id for each in deliveries]
+        self._settling.update(numbers)
 
         def answer() -> None:
+            self._settling.difference_update(numbers)
             if self.open and not settled:
                 self._link.settle(numbers, TransactionalState(transaction, state) if transaction else state)
 
         self._connection.do(lambda: self._apply(ids, state, tx), self._link, then=answer, durably=not tx)
 
     def _apply(self, ids: Sequence[int], state: State | None, tx: int) -> Accepted | None:
-        store, queue, holder = self._connection.store, self.queue, self.holder
         match state:
             case AcceptedState():
-                return store.acknowledge_all([Held(queue, ids, holder)], tx)
+                return self._acknowledge(ids, tx)
             case RejectedState(error=error):
                 return self._reject(ids, reason_of(error), tx)
             case ModifiedState(delivery_failed=failed, undeliverable_here=elsewhere):
                 if elsewhere:
-                    self._cursor = self._cursor or store.cursor(queue)
+                    self._cursor = self._cursor or self._connection.store.cursor(self.queue)
                     self._cursor.refuse(ids)
                 self._release(ids, tx, counts=failed)
             case ReleasedState() | None:
@@ -244,8 +250,8 @@ class Consumer:
 
     def _reject(self, ids: Sequence[int], reason: str = DEAD, tx: int = 0) -> Accepted:
         """Settle messages as dead letters. What must be read first is done in a thread."""
-        rejected = self._connection.store.reject([Held(self.queue, ids, self.holder)], reason, tx)
-        if left := [each for held in rejected.left for each in held.messages]:
+        rejected = self._of_held(ids, tx, lambda held: self._connection.store.reject(held, reason, tx))
+        if isinstance(rejected, Rejected) and (left := [each for held in rejected.left for each in held.messages]):
             task = self._connection.loop.create_task(self._bury(left, reason, tx))
             self._burying.add(task)
             task.add_done_callback(self._burying.discard)
@@ -260,15 +266,27 @@ class Consumer:
                 # it is still held, and comes back when the link ends
                 log.warning("message %d of queue %s is no dead letter yet: %s", each, self.queue, error)
 
+    def _acknowledge(self, ids: Sequence[int], tx: int = 0) -> Accepted:
+        """Settle messages, as consumed."""
+        return self._of_held(ids, tx, lambda held: self._connection.store.acknowledge_all(held, tx))
+
     def _release(self, ids: Sequence[int], tx: int = 0, *, counts: bool) -> None:
-        """Give back those of the messages that are still there."""
+        """Give back messages."""
+        self._of_held(ids, tx, lambda held: self._connection.store.release_all(held, tx, counts=counts))
+
+    def _of_held(self, ids: Sequence[int], tx: int, operate: Callable[[Sequence[Held]], Accepted]) -> Accepted:
+        """Do something with those of the messages that this link still holds: an administrator may have settled or
+        released others, and the client has nothing to do with them any more. A transaction needs all of them."""
         left = [*ids]
         while left:
             try:
-                self._connection.store.release_all([Held(self.queue, left, self.holder)], tx, counts=counts)
-                return
-            except MessageMissingError as error:
+                return operate([Held(self.queue, left, self.holder)])
+            except (MessageMissingError, MessageHeldError) as error:
+                if tx:
+                    raise
                 left.remove(error.message)
+        # whoever settled them is perhaps not durable yet
+        return Accepted(self._connection.store.flush())
 
     def _stop(self) -> None:
         self.open = False

@@ -9,7 +9,15 @@ import pytest
 
 from journal.amqp import ReceiverLink, events
 from journal.amqp.handshake import SASL_OK
-from journal.amqp.message_types import SourceTerminus, TargetTerminus
+from journal.amqp.limits import EngineLimits
+from journal.amqp.message_types import (
+    AcceptedState,
+    RejectedState,
+    ReleasedState,
+    SourceTerminus,
+    State,
+    TargetTerminus,
+)
 from journal.amqp.transport_types import SaslOutcomeFrame
 from journal.store.model import Message, QueueConfig
 from tests.unit.broker.conftest import TIMEOUT_S, Broker
@@ -21,8 +29,8 @@ E = TypeVar("E", bound=tuple[Any, ...])
 class Receiving(EngineClient):
     """A client with one session, which gives credit and outcomes one by one."""
 
-    def __init__(self, broker: Broker) -> None:
-        super().__init__(broker)
+    def __init__(self, broker: Broker, limits: EngineLimits | None = None) -> None:
+        super().__init__(broker, limits)
         assert self.login("ANONYMOUS", b"") == SaslOutcomeFrame(SASL_OK)
         self.engine.open()
         self.next_of(events.ConnectionOpened)
@@ -50,10 +58,16 @@ class Receiving(EngineClient):
 
 
 @pytest.fixture
-def client(broker: Broker) -> Iterator[Receiving]:
+def orders(broker: Broker) -> Broker:
+    """A broker with a queue."""
     broker.store.create_address("orders").wait(TIMEOUT_S)
     broker.store.create_queue(QueueConfig("orders", "orders")).wait(TIMEOUT_S)
-    with Receiving(broker) as running:
+    return broker
+
+
+@pytest.fixture
+def client(orders: Broker) -> Iterator[Receiving]:
+    with Receiving(orders) as running:
         yield running
 
 
@@ -72,3 +86,50 @@ def test_a_link_that_goes_gives_back_nothing_of_another_of_its_name(broker: Brok
     first.detach(closed=True)
     client.next_of(events.LinkDetached)
     assert broker.store.queue("orders").held == 1
+
+
+def test_an_outcome_that_is_said_again_is_answered_once_and_changes_nothing(broker: Broker, client: Receiving) -> None:
+    send(broker, 2)
+    link = client.receiver("r", credit=2)
+    first, second = client.received(), client.received()
+    for _ in range(2):
+        link.settle([first], AcceptedState(), settled=False)
+    assert client.next_of(events.DispositionReceived).settled
+    assert broker.store.queue("orders").held == 1
+    link.settle([second], AcceptedState(), settled=False)
+    assert client.next_of(events.DispositionReceived).deliveries == [second]
+
+
+@pytest.mark.parametrize("outcome", [AcceptedState(), ReleasedState(), RejectedState()])
+def test_messages_that_an_administrator_has_taken_from_a_link_are_left_out_of_its_outcomes(
+    broker: Broker, client: Receiving, outcome: State
+) -> None:
+    store = broker.store
+    send(broker, 3)
+    link = client.receiver("r", credit=3)
+    ids = [client.received() for _ in range(3)]
+    one, two, _ = store.browse("orders")
+    for each in (one, two):
+        store.release(each.message, "orders").wait(TIMEOUT_S)
+    store.acknowledge(one.message, "orders").wait(TIMEOUT_S)
+    assert store.take("orders", "somebody") is not None
+    link.settle(ids, outcome, settled=False)
+    assert client.next_of(events.DispositionReceived).deliveries == ids
+    assert store.holders() == ["somebody"]
+
+
+def test_a_message_that_an_administrator_has_released_does_not_keep_the_others_of_a_link_that_goes(
+    orders: Broker,
+) -> None:
+    """The client's window has room for one message, so the others are taken and not sent."""
+    store = orders.store
+    send(orders, 3)
+    with Receiving(orders, EngineLimits(incoming_window=1)) as client:
+        link = client.receiver("r", credit=3)
+        client.received()
+        assert store.queue("orders").held == 3
+        *_, last = store.browse("orders")
+        store.release(last.message, "orders").wait(TIMEOUT_S)
+        link.detach(closed=True)
+        client.next_of(events.LinkDetached)
+        assert store.queue("orders").ready == 3

@@ -15,6 +15,7 @@ from journal.amqp import Connection
 from journal.amqp.events import ConnectionOpened, Event
 from journal.amqp.frames import SASL_HEADER, frame
 from journal.amqp.handshake import SASL_AUTH, SASL_OK, SASL_SYS_TEMP
+from journal.amqp.limits import EngineLimits
 from journal.amqp.transport_types import (
     SaslChallengeFrame,
     SaslInitFrame,
@@ -35,10 +36,10 @@ ALL = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
 class EngineClient:
     """Our engine as a client, on a blocking socket."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, limits: EngineLimits | None = None) -> None:
         host, port = broker.url.removeprefix("amqp://").split(":")
         self._socket = socket.create_connection((host, int(port)), timeout=TIMEOUT_S)
-        self.engine = Connection.client("client", sasl=True)
+        self.engine = Connection.client("client", sasl=True, limits=limits)
         self._events: list[Event] = []
         offered = self.next()
         assert isinstance(offered, SaslMechanismsFrame)
