@@ -21,7 +21,6 @@ from journal.amqp.conditions import (
     CONNECTION_FORCED,
     INTERNAL_ERROR,
     INVALID_FIELD,
-    NOT_ALLOWED,
     RESOURCE_LIMIT_EXCEEDED,
     UNAUTHORIZED_ACCESS,
 )
@@ -52,12 +51,21 @@ from journal.broker.consumer import Consumer
 from journal.broker.coordinator import TransactionCoordinator
 from journal.broker.ports import ConnectionOwner
 from journal.broker.producer import Producer
+from journal.broker.refusals import condition_of
 from journal.broker.security.access import UserAccess
 from journal.broker.security.permissions import Action
 from journal.broker.security.usage import Counted
 from journal.broker.selection import in_force, selection
 from journal.broker.subscriptions import Subscription
-from journal.errors import AmqpPeerError, CallerError, FullError, JournalError, OutcomeUnknownError, StateError
+from journal.errors import (
+    AmqpPeerError,
+    CallerError,
+    FullError,
+    JournalError,
+    OutcomeUnknownError,
+    QueueFullError,
+    StateError,
+)
 from journal.store.pending import Accepted
 
 log = logging.getLogger(__name__)
@@ -67,6 +75,9 @@ COPY = "copy"
 
 VERSION = metadata.version("kafka-journal")
 SOLE_CONNECTION = "sole-connection-for-container"
+_UNREAD_BYTES_MAX = 4 * 2**20
+"""Bytes that a client has not read, above which nothing more is read of it."""
+
 CAPABILITIES = ("ANONYMOUS-RELAY", "DELAYED_DELIVERY", "SHARED-SUBS", SOLE_CONNECTION)
 
 
@@ -99,9 +110,12 @@ class AmqpConnection(asyncio.Protocol):
         """Those whose messages the store has not got."""
         self._consumers: dict[SenderLink, Consumer] = {}
         self._consumer_number = 0
-        self._undone: deque[Callable[[], None]] = deque()
-        """What the store had no room for, in order."""
+        self._steps: deque[Callable[[], None]] = deque()
+        """What the store has still to do for the client, in order."""
+        self._stepping = False
         self._waits_for_room = False
+        self._unread = False
+        """Whether so much is written that the client has not read that nothing more is read of it."""
         self._flushing = False
         self._own: dict[Link, str] = {}
         """Temporary queues and queues of subscriptions, by their link."""
@@ -134,6 +148,8 @@ class AmqpConnection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self.may_write = True
+        self._unread = False
+        self._read_or_pause()
         self._pump()
 
     def _require_open(self) -> None:
@@ -162,7 +178,8 @@ class AmqpConnection(asyncio.Protocol):
             except Exception as error:
                 log.exception("a client's connection ends")
                 self.close(INTERNAL_ERROR, f"{type(error).__name__}: {error}")
-        self._send_producers()
+        if self._producers:
+            self.in_turn(self._send_producers)
         self._flush()
 
     # ---- writing ---------------------------------------------------------------------------------------------------
@@ -180,8 +197,20 @@ class AmqpConnection(asyncio.Protocol):
             return
         if data := self._engine.bytes_to_send():
             self._transport.write(data)
+            if not self.may_write and self._transport.get_write_buffer_size() > _UNREAD_BYTES_MAX:
+                self._unread = True
+                self._read_or_pause()
         if self._engine.finished:
             self._transport.close()
+
+    def _read_or_pause(self) -> None:
+        """Read of the socket, or not while the journal has no room or the client reads nothing."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self._waits_for_room or self._unread:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
 
     def close(self, condition: str, text: str, info: Mapping[str, Any] | None = None) -> None:
         """End the connection with an error."""
@@ -303,8 +332,6 @@ class AmqpConnection(asyncio.Protocol):
     def _session_ended(self, session: AmqpSession) -> None:
         self._usage.give_back(Counted.SESSION, session)
         for link in [link for link in self._usage.links if link.session is session]:
-            self._usage.give_back(Counted.LINK, link)
-        for link in [link for link in (*self._consumers, *self._own) if link.session is session]:
             self._drop(link)
         if session.locally_open:
             session.end()
@@ -426,6 +453,8 @@ class AmqpConnection(asyncio.Protocol):
         context = link.context
         if isinstance(context, Producer):
             context.close()
+        elif isinstance(context, TransactionCoordinator):
+            context.leave(link)
         if isinstance(link, SenderLink) and (consumer := self._consumers.pop(link, None)) is not None:
             consumer.close()
         queue = self._own.pop(link, None)
@@ -446,8 +475,8 @@ class AmqpConnection(asyncio.Protocol):
         if isinstance(context, Producer):
             context.take(event)
         elif isinstance(context, TransactionCoordinator):
-            self._send_producers()
-            context.take(link, event)
+            self.in_turn(self._send_producers)
+            self.in_turn(partial(context.take, link, event))
 
     def _pump(self) -> None:
         """Have all consumers send what there is."""
@@ -481,15 +510,9 @@ class AmqpConnection(asyncio.Protocol):
             self._producers.append(producer)
 
     def _send_producers(self) -> None:
-        while self._producers and not self._waits_for_room:
-            try:
-                self._producers[0].send_waiting()
-            except FullError:
-                self.when_there_is_room(self._send_producers)
-                return
-            except JournalError as error:
-                self.force(str(error))
-                return
+        """Raises QueueFullError if the journal has no room."""
+        while self._producers:
+            self._producers[0].send_waiting()
             self._producers.pop(0)
 
     def do(
@@ -500,23 +523,26 @@ class AmqpConnection(asyncio.Protocol):
         then: Callable[[], None] | None = None,
         durably: bool = False,
     ) -> None:
-        """Have the store do something, as soon as it has room; `then` follows, `durably` once it is durable. An
-        operation that is refused ends the link, if one is given."""
+        """Have the store do something in its turn; `then` follows, `durably` once it is durable. An operation that is
+        refused ends the link, if one is given."""
+        self.in_turn(partial(self._do, operate, link, then, durably))
+
+    def _do(
+        self,
+        operate: Callable[[], Accepted | None],
+        link: Link | None,
+        then: Callable[[], None] | None,
+        durably: bool,
+    ) -> None:
         try:
             accepted: Any = operate()
-        except FullError:
-            self.when_there_is_room(lambda: self.do(operate, link, then=then, durably=durably))
-            return
-        except CallerError as error:
-            if isinstance(error, StateError):
-                self.force(str(error))  # the node does not serve the journal any more
-            elif link is not None:
-                self.detach(link, NOT_ALLOWED, str(error))
+        except (QueueFullError, StateError):
+            raise
+        except (CallerError, FullError) as error:
+            if link is not None:
+                self.detach(link, condition_of(error), str(error))
             else:
                 log.info("a client's operation is refused: %s", error)
-            return
-        except JournalError as error:
-            self.force(str(error))
             return
         if then is None:
             return
@@ -547,24 +573,46 @@ class AmqpConnection(asyncio.Protocol):
 
         return lambda error: self.calls.soon(partial(in_loop, error))
 
-    def when_there_is_room(self, call: Callable[[], None]) -> None:
-        """Call that, behind all that waits already, when the journal has room. Nothing is read until then."""
-        self._undone.append(call)
+    def in_turn(self, step: Callable[[], None]) -> None:
+        """Take a step behind all that wait for room. One for which the journal has no room (QueueFullError) is taken
+        again, before all others, when it has. Any other JournalError ends the connection: the node serves nobody."""
+        self._steps.append(step)
+        if not self._waits_for_room:
+            self._take_steps()
+
+    def when_there_is_room(self, step: Callable[[], None]) -> None:
+        """Take a step, behind all that wait already, when the journal has room. Nothing is read until then."""
+        self._steps.append(step)
+        self._wait_for_room()
+
+    def _wait_for_room(self) -> None:
         if not self._waits_for_room:
             self._waits_for_room = True
-            if self._transport is not None and not self._transport.is_closing():
-                self._transport.pause_reading()
+            self._read_or_pause()
             self.store.room().add_callback(lambda error: self.calls.soon(self._have_room))
 
     def _have_room(self) -> None:
         self._waits_for_room = False
-        calls = self._undone
-        for _ in range(len(calls)):
-            if self._waits_for_room:
-                return
-            calls.popleft()()
-        if self._waits_for_room:
-            return
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.resume_reading()
+        self._take_steps()
+        self._read_or_pause()
         self._flush()
+
+    def _take_steps(self) -> None:
+        if self._stepping:
+            return  # what a step has others do follows it
+        self._stepping = True
+        try:
+            while self._steps and not self._waits_for_room:
+                step = self._steps.popleft()
+                try:
+                    step()
+                except QueueFullError:
+                    self._steps.appendleft(step)
+                    self._wait_for_room()
+                except JournalError as error:
+                    self.force(str(error))
+                except Exception as error:
+                    log.exception("a client's connection ends")
+                    self.close(INTERNAL_ERROR, f"{type(error).__name__}: {error}")
+        finally:
+            self._stepping = False

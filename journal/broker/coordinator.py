@@ -17,10 +17,19 @@ from journal.amqp.conditions import (
     TRANSACTION_UNKNOWN_ID,
 )
 from journal.amqp.events import TransferReceived
+from journal.amqp.links import Link
 from journal.amqp.message_types import AcceptedState, Declare, DeclaredState, Discharge, ErrorCondition, RejectedState
 from journal.amqp.sections import MessageSections
 from journal.broker.ports import LinkOwner
-from journal.errors import AmqpPeerError, FullError, JournalError, TransactionUnknownError
+from journal.errors import (
+    AmqpPeerError,
+    CallerError,
+    FullError,
+    JournalError,
+    QueueFullError,
+    StateError,
+    TransactionUnknownError,
+)
 
 _CREDIT = 100
 _ID_BYTES = 8
@@ -32,6 +41,10 @@ class TransactionCoordinator:
     def __init__(self, connection: LinkOwner) -> None:
         self._connection = connection
         self._open: dict[bytes, int] = {}
+        self._links: dict[bytes, ReceiverLink] = {}
+        """The link to the coordinator by which each open transaction was declared."""
+        self._failed: dict[bytes, str] = {}
+        """Why transactions can only be rolled back."""
 
     def attach(self, link: ReceiverLink) -> None:
         """A link to the coordinator was attached."""
@@ -42,7 +55,8 @@ class TransactionCoordinator:
         return self._open.get(transaction)
 
     def take(self, link: ReceiverLink, event: TransferReceived) -> None:
-        """A message to the coordinator has come."""
+        """A message to the coordinator has come. Raises QueueFullError if the journal has no room: call this again when
+        it has."""
         try:
             _, body = MessageSections(event.payload).body()
         except AmqpPeerError as error:
@@ -57,11 +71,29 @@ class TransactionCoordinator:
         if link.credit <= _CREDIT // 2:
             link.flow(_CREDIT)
 
+    def fail(self, transaction: bytes, text: str) -> None:
+        """A message of a transaction is refused, and its client, who has settled it, is not told: the transaction can
+        only be rolled back."""
+        self._failed.setdefault(transaction, text)
+
+    def leave(self, link: Link) -> None:
+        """A link to the coordinator is gone: roll back what was declared by it and is open."""
+        for transaction in [each for each, of in self._links.items() if of is link]:
+            self._roll_back(transaction)
+
     def close(self) -> None:
         """The connection is gone: roll back what it has open."""
-        for tx in self._open.values():
-            self._connection.do(partial(self._connection.store.rollback, tx, release=True))
-        self._open.clear()
+        for transaction in list(self._open):
+            self._roll_back(transaction)
+
+    def _roll_back(self, transaction: bytes) -> None:
+        tx = self._forget(transaction)
+        self._connection.do(partial(self._connection.store.rollback, tx, release=True))
+
+    def _forget(self, transaction: bytes) -> int:
+        self._failed.pop(transaction, None)
+        del self._links[transaction]
+        return self._open.pop(transaction)
 
     def _declare(self, link: ReceiverLink, delivery_id: int, declare: Declare) -> None:
         if declare.global_id is not None:
@@ -73,7 +105,7 @@ class TransactionCoordinator:
             self._refuse(link, delivery_id, RESOURCE_LIMIT_EXCEEDED, str(error))
             return
         transaction = tx.to_bytes(_ID_BYTES, "big")
-        self._open[transaction] = tx
+        self._open[transaction], self._links[transaction] = tx, link
         link.settle([delivery_id], DeclaredState(transaction))
 
     def _discharge(self, link: ReceiverLink, delivery_id: int, discharge: Discharge) -> None:
@@ -81,23 +113,25 @@ class TransactionCoordinator:
         if tx is None:
             self._refuse(link, delivery_id, TRANSACTION_UNKNOWN_ID, "there is no such transaction")
             return
+        if not discharge.fail and (why := self._failed.get(discharge.txn_id)):
+            self._roll_back(discharge.txn_id)
+            self._refuse(link, delivery_id, TRANSACTION_ROLLBACK, why)
+            return
         store = self._connection.store
         try:
             pending = store.rollback(tx, release=True) if discharge.fail else store.commit(tx)
-        except FullError:
-            self._connection.when_there_is_room(lambda: self._discharge(link, delivery_id, discharge))
-            return
+        except (QueueFullError, StateError):
+            raise
         except TransactionUnknownError as error:
-            del self._open[discharge.txn_id]
+            self._forget(discharge.txn_id)
             self._refuse(link, delivery_id, TRANSACTION_UNKNOWN_ID, str(error))
             return
-        except JournalError as error:
+        except (CallerError, FullError) as error:
             # an operation was refused for good, so only a rollback is left, and is made
-            del self._open[discharge.txn_id]
-            self._connection.do(partial(store.rollback, tx, release=True))
+            self._roll_back(discharge.txn_id)
             self._refuse(link, delivery_id, TRANSACTION_ROLLBACK, str(error))
             return
-        del self._open[discharge.txn_id]
+        self._forget(discharge.txn_id)
         pending.add_callback(self._connection.told(partial(self._done, link, delivery_id)))
 
     def _done(self, link: ReceiverLink, delivery_id: int, error: JournalError | None) -> None:

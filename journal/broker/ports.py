@@ -24,6 +24,9 @@ class OpenTransactions(Protocol):
     def number_of(self, transaction: bytes) -> int | None:
         """The store's number of one of them; None if there is none with that id."""
 
+    def fail(self, transaction: bytes, text: str) -> None:
+        """A message of a transaction is refused, and its client is not told: it can only be rolled back."""
+
 
 class LinkOwner(Protocol):
     """The connection of a link. All calls are made in the loop's thread."""

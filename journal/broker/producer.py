@@ -13,12 +13,7 @@ from itertools import islice, takewhile
 from typing import NamedTuple
 
 from journal.amqp import ReceiverLink
-from journal.amqp.conditions import (
-    MESSAGE_SIZE_EXCEEDED,
-    NOT_ALLOWED,
-    PRECONDITION_FAILED,
-    TRANSACTION_UNKNOWN_ID,
-)
+from journal.amqp.conditions import PRECONDITION_FAILED, TRANSACTION_UNKNOWN_ID
 from journal.amqp.events import TransferReceived
 from journal.amqp.message_types import (
     AcceptedState,
@@ -33,13 +28,17 @@ from journal.amqp.settings import Durability
 from journal.broker.addresses import Place, place_of
 from journal.broker.messages import duplicate_id_of, message_of
 from journal.broker.ports import LinkOwner
+from journal.broker.refusals import condition_of
 from journal.broker.security.permissions import Action
 from journal.errors import (
+    AddressMissingError,
     AmqpPeerError,
     CallerError,
     DuplicateMessageError,
+    FullError,
     JournalError,
-    MessageTooLargeError,
+    QueueFullError,
+    QueueMissingError,
     StateError,
 )
 from journal.store.model import Message
@@ -54,6 +53,8 @@ class _Incoming(NamedTuple):
     delivery_id: int
     settled: bool
     message: Message
+    queue: str
+    """The queue that its sender names; empty for all of the address that want it."""
     queues: Sequence[str]
     transaction: bytes
     """The id of its transaction; empty for none."""
@@ -68,6 +69,8 @@ class Producer:
         self._place = place
         self._parts: list[bytes] = []
         """The parts of a message whose last one has not come."""
+        self._transaction = b""
+        """The transaction of this message, which any of its parts may name."""
         self._waiting: deque[_Incoming] = deque()
         """Messages that the store has not accepted, in their order."""
         self._credit = connection.settings.credit
@@ -78,31 +81,39 @@ class Producer:
         """The link is gone. Messages that have come whole still go to the store: a client that settles them itself
         waits for no answer before it detaches."""
         self._open = False
+        self._forget_parts()
+
+    def _forget_parts(self) -> None:
         self._parts.clear()
+        self._transaction = b""
 
     def take(self, event: TransferReceived) -> None:
         """A transfer has come."""
         if event.aborted:
-            self._parts.clear()
+            self._forget_parts()
             return
+        if isinstance(event.state, TransactionalState):
+            self._transaction = event.state.txn_id
         if event.more or self._parts:
             self._parts.append(event.payload)
             if event.more:
                 return
         payload = b"".join(self._parts) if self._parts else event.payload
-        self._parts.clear()
-        transaction = event.state.txn_id if isinstance(event.state, TransactionalState) else b""
+        transaction = self._transaction
+        self._forget_parts()
+        unsettled = [] if event.settled else [event.delivery_id]
         try:
-            message, queues = self._routed(MessageSections(payload))
-        except AmqpPeerError as error:
-            self._refuse([event.delivery_id], error.condition, str(error), transaction)
+            message, queue, queues = self._routed(MessageSections(payload))
+        except (AmqpPeerError, AddressMissingError, FullError) as error:
+            # full: an address had to be made, and the journal has no room now
+            self._refuse(unsettled, condition_of(error), str(error), transaction)
             return
-        self._waiting.append(_Incoming(event.delivery_id, event.settled, message, queues, transaction))
+        self._waiting.append(_Incoming(event.delivery_id, event.settled, message, queue, queues, transaction))
         self._connection.send_later(self)
 
-    def _routed(self, sections: MessageSections) -> tuple[Message, list[str]]:
-        """A message, and the queues that it goes to. It is durable if one of them is, unless the setting `durability`
-        asks its sender, who does not say so."""
+    def _routed(self, sections: MessageSections) -> tuple[Message, str, list[str]]:
+        """A message, the queue that its sender names, and the queues that it goes to. It is durable if one of them is,
+        unless the setting `durability` asks its sender, who does not say so."""
         addresses, place = self._connection.addresses, self._place
         if place is None:
             to = sections.properties.to if PROPERTIES in sections.places else None
@@ -117,7 +128,7 @@ class Producer:
         queues = addresses.queues_for(message, place.queue, self._connection.container_id)
         wanted = sections.header.durable or self._connection.settings.durability is Durability.ALWAYS
         message.durable = wanted and any(each.durable for each in queues)
-        return message, [each.name for each in queues]
+        return message, place.queue, [each.name for each in queues]
 
     # ---- to the store ----------------------------------------------------------------------------------------------
 
@@ -162,17 +173,31 @@ class Producer:
             return True
         try:
             pending = store.send_all([each.message for each in run], list(run[0].queues), tx)
-        except StateError:
+        except (QueueFullError, StateError):
             raise  # no message is at fault
-        except CallerError as error:
-            if len(run) == 1:
-                self._refuse_for(unsettled, error, transaction)
-            return len(run) == 1
+        except (CallerError, FullError) as error:
+            if len(run) > 1 or (isinstance(error, QueueMissingError) and self._route_again(run[0])):
+                return False
+            self._refuse_for(unsettled, error, transaction)
+            return True
         if transaction:
             # it is durable with its transaction, whose discharge says so
             self._settle(unsettled, ACCEPTED, transaction)
         elif unsettled:
             pending.add_callback(self._connection.told(partial(self._done, unsettled)))
+        return True
+
+    def _route_again(self, first: _Incoming) -> bool:
+        """A queue of the first message is gone since it came: whether others want it now."""
+        addresses, connection = self._connection.addresses, self._connection
+        try:
+            queues = addresses.queues_for(first.message, first.queue, connection.container_id)
+        except AmqpPeerError:
+            return False
+        names = [each.name for each in queues]
+        if names == first.queues:
+            return False
+        self._waiting[0] = first._replace(queues=names)
         return True
 
     def _done(self, unsettled: Sequence[int], error: JournalError | None) -> None:
@@ -187,7 +212,7 @@ class Producer:
         if ids and self._open and not self._connection.ended:
             self._link.settle(ids, TransactionalState(transaction, state) if transaction else state)
 
-    def _refuse_for(self, ids: Sequence[int], error: CallerError, transaction: bytes) -> None:
+    def _refuse_for(self, ids: Sequence[int], error: JournalError, transaction: bytes) -> None:
         if isinstance(error, DuplicateMessageError) and not transaction:
             if error.tx:
                 # the transaction that has sent this message decides whether it is stored
@@ -195,10 +220,10 @@ class Producer:
             else:
                 flushed = self._connection.store.flush()
                 flushed.add_callback(self._connection.told(partial(self._done, ids)))
-        elif isinstance(error, MessageTooLargeError):
-            self._refuse(ids, MESSAGE_SIZE_EXCEEDED, str(error), transaction)
         else:
-            self._refuse(ids, NOT_ALLOWED, str(error), transaction)
+            self._refuse(ids, condition_of(error), str(error), transaction)
 
     def _refuse(self, ids: Sequence[int], condition: str, text: str, transaction: bytes) -> None:
+        if transaction and not ids:
+            self._connection.transactions.fail(transaction, text)
         self._settle(ids, RejectedState(ErrorCondition(condition, text)), transaction)
