@@ -30,8 +30,6 @@ from journal.store.store import MessageStore
 log = logging.getLogger(__name__)
 
 _STOP_S = 10.0
-_UNSURE_S = 0.1
-"""How soon queues are looked at again while the node does not know that it is still active."""
 
 
 def wall_clock_ms() -> int:
@@ -181,9 +179,7 @@ class AmqpServer:
             return
         try:
             due = self.store.next_due()
-            if not self.store.current:
-                self._timer = self.loop.call_later(_UNSURE_S, self._look_at_all)
-            elif due:
+            if due:
                 self._timer = self.loop.call_later(max(0, due - self.now_ms()) / 1000, self._tick)
         except JournalError as error:
             self._stop(str(error))
@@ -195,9 +191,3 @@ class AmqpServer:
             self._stop(str(error))
             return
         self._woken()
-
-    def _look_at_all(self) -> None:
-        for consumers in [dict(each) for each in self._waiting.values()]:
-            for consumer in consumers:
-                consumer.pump()
-        self._arm()

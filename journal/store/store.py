@@ -695,14 +695,10 @@ class MessageStore:
         cause, and at most once until `woken` is called.
 
         It is called in any thread, perhaps with the store's lock held: it must neither wait nor call the store (in an
-        event loop: `call_soon_threadsafe`). Messages that become due are told when `tick` makes them ready.
+        event loop: `call_soon_threadsafe`). Messages that become due are told when `tick` makes them ready, and queues
+        in which nothing was taken while the node did not know that it is still active, once a `tick` finds it active.
         """
         self._core.watch.begin(wake)
-
-    @property
-    def current(self) -> bool:
-        """Whether this node knows that it is still active. While it does not, nothing is taken."""
-        return self._core.journal.current
 
     def woken(self) -> list[str]:
         """The names of queues that have something again, or are gone, since the last call."""
@@ -779,8 +775,9 @@ class MessageStore:
     def next_due(self) -> int:
         """When `tick` has work next; 0 if nothing waits for a time.
 
-        Scheduled messages wait for a time, and so do the messages of holders that have not come back since the load.
-        The time is also in the past after a `take` that met more expired messages than it passes at once.
+        Scheduled messages wait for a time, and so do the messages of holders that have not come back since the load,
+        and watched queues in which nothing was taken while the node did not know that it is still active. The time is
+        also in the past after a `take` that met more expired messages than it passes at once.
         """
         return self._due.next_due()
 

@@ -54,6 +54,7 @@ class StoreNode:
         limits: Limits | None = None,
         in_memory: tuple[int, int] = (10**6, 10**6),
         index: Callable[[], ReferenceIndex] | None = None,
+        kind: type[LocalJournal] = LocalJournal,
         **journal: Any,
     ) -> None:
         """`in_memory`: references of the node, and of a queue; further ones go to an `index` that is made anew for
@@ -61,6 +62,7 @@ class StoreNode:
         self.clock = Clock()
         self._in_memory = in_memory
         self._index = index
+        self._kind = kind
         self.settings = settings or StoreSettings(expiry_agreement_ms=0)
         self._root = directory
         self._limits = limits
@@ -71,7 +73,7 @@ class StoreNode:
 
     def _open(self, directory: Path) -> None:
         self.directory = directory
-        self.journal = LocalJournal(directory, shards=4, limits=self._limits, **self._journal_arguments)
+        self.journal = self._kind(directory, shards=4, limits=self._limits, **self._journal_arguments)
         self.journal.start()
         node, queue = self._in_memory
         index = self._index() if self._index is not None else None

@@ -67,6 +67,7 @@ class ConsumeOperations:
             state = core.enter()
             target = state.queue(queue)
             if not core.journal.current:
+                core.watch_queue(target, refused=True)
                 return []
             self.give_back_due()
             taken = self._dead_letters.take_all(target, holder, count)

@@ -114,9 +114,10 @@ class StoreCore:
             self.let_go_in_passing()
         return self.state
 
-    def watch_queue(self, entry: QueueEntry) -> None:
-        """Watch a queue in which a take found too little."""
-        self.watch.watch(entry)
+    def watch_queue(self, entry: QueueEntry, *, refused: bool = False) -> None:
+        """Watch a queue in which a take found too little, or was `refused` because the node did not know that it is
+        still active."""
+        self.watch.watch(entry, refused=refused)
         self._tell_of_done()
 
     def _tell_of_done(self) -> None:

@@ -195,8 +195,9 @@ class StoreCursor:
         """Watch the queue if the end was reached, unless something has become ready since."""
         if not missing or self.more:
             return
-        ahead = self._places.next(1) if self._may_hand_out() else []
+        current = self._core.journal.current
+        ahead = self._places.next(1) if current and not self._queue.config.paused else []
         self._places.hand_back(ahead)
         self.more = bool(ahead)
         if not ahead:
-            self._core.watch_queue(self._queue)
+            self._core.watch_queue(self._queue, refused=not current)

@@ -10,6 +10,9 @@ from journal.store.operations.hold import HoldOperations
 from journal.store.operations.look import require_limit
 from journal.store.queues.state import ALL_LEFT
 
+UNSURE_MS = 100
+"""How soon a refused take is tried again while the node does not know that it is still active."""
+
 
 class DueOperations:
     """The operations of a store that depend on the time: `tick` does what is due now, and `next_due` says when there is
@@ -25,16 +28,19 @@ class DueOperations:
             state = self._core.enter()
             self._hold.let_go_of_absent()
             self._hold.give_back_left()
+            if self._core.journal.current:
+                self._core.watch.look_again()
             return state.due(self._core.clock_ms())
 
     def next_due(self) -> int:
         core = self._core
         with core.lock:
-            due = core.enter().next_due()
-            if not core.absent:
-                return due
-            grace_until_ms = core.clock_ms() + math.ceil(core.grace_until_ms - core.elapsed_ms())
-            return min(due or grace_until_ms, grace_until_ms)
+            times = [core.enter().next_due()]
+            if core.absent:
+                times.append(core.clock_ms() + math.ceil(core.grace_until_ms - core.elapsed_ms()))
+            if core.watch.refused:
+                times.append(core.clock_ms() + UNSURE_MS)
+            return min((each for each in times if each), default=0)
 
     def dead(self, limit: int) -> list[tuple[int, str]]:
         require_limit(limit)

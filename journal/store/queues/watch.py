@@ -29,6 +29,8 @@ class QueueWatch:
         self._wake: Callable[[], None] | None = None
         self._waiting = 0
         """The number of queues that are watched."""
+        self._refused: dict[str, WatchedQueue] = {}
+        """Watched queues whose takes were refused, because the node did not know that it is still active; by name."""
         self._told = False
         """`wake` was called, and nobody has looked since."""
 
@@ -42,11 +44,27 @@ class QueueWatch:
         store."""
         self._wake = wake
 
-    def watch(self, entry: WatchedQueue) -> None:
-        """Watch a queue in which a take found too little."""
-        if self._wake is not None and entry.watch is None:
+    @property
+    def refused(self) -> bool:
+        """Whether a take was refused since `look_again` was called."""
+        return bool(self._refused)
+
+    def watch(self, entry: WatchedQueue, *, refused: bool = False) -> None:
+        """Watch a queue in which a take found too little, or was `refused`."""
+        if self._wake is None:
+            return
+        if entry.watch is None:
             entry.watch = self
             self._waiting += 1
+        if refused:
+            self._refused[entry.config.name] = entry
+
+    def look_again(self) -> None:
+        """The node knows that it is active: tell of the queues whose takes were refused."""
+        refused, self._refused = self._refused, {}
+        for entry in refused.values():
+            if entry.watch is not None:
+                self.has_something(entry)
 
     def has_something(self, entry: WatchedQueue) -> None:
         """A watched queue has something again, or is gone."""

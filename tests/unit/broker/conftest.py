@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from proton.utils import BlockingConnection
@@ -20,8 +21,8 @@ TIMEOUT_S = 20
 class Broker:
     """An active node that serves AMQP."""
 
-    def __init__(self, directory: Path, settings: AmqpSettings, limits: Limits | None = None) -> None:
-        self.node = StoreNode(directory, limits=limits, room_timeout_ms=0)
+    def __init__(self, directory: Path, settings: AmqpSettings, limits: Limits | None = None, **node: Any) -> None:
+        self.node = StoreNode(directory, limits=limits, room_timeout_ms=0, **node)
         self._settings = settings
         self._serve()
 
