@@ -367,6 +367,8 @@ class QueueState(QueueHolders):
             tables.schedule.add(row, due)
         elif state == SCHEDULED:
             tables.make_ready(entry, row)
+        if due and entry.watch is not None:
+            entry.watch.tell()  # the next due time may be another one
 
     def due(self, now_ms: int) -> int:
         """Make a bounded batch of due references READY, the earliest first. Returns how many; `next_due` shows whether

@@ -55,6 +55,8 @@ class QueueTables(PagedTables):
             self.page_out(entry, self.line_of(entry, row), row)
         else:
             self.schedule.add(row, self.due[row])
+        if entry.watch is not None:
+            entry.watch.tell()  # the next due time may be another one
 
     def come_back(self, entry: QueueEntry, row: int) -> None:
         """Make a HELD or LOCKED reference READY or SCHEDULED."""

@@ -89,6 +89,18 @@ def test_what_is_due_wakes_at_the_tick(node: StoreNode, watching: Watching) -> N
     assert watching.woken(store.tick) == (1, ["q"])
 
 
+def test_what_changes_the_next_due_time_is_told_without_the_name_of_a_queue(
+    node: StoreNode, watching: Watching
+) -> None:
+    store = watching.store
+    emptied(store)
+    later = node.clock() + 1000
+    assert watching.woken(lambda: sent(store, due=later, durable=False)) == (1, [])
+    (message,) = [each.message for each in store.browse("q")]
+    assert watching.woken(lambda: store.schedule(message, "q", later - 500)) == (1, [])
+    assert store.next_due() == later - 500
+
+
 def test_a_commit_and_a_rollback_wake(watching: Watching) -> None:
     store = watching.store
     emptied(store)
