@@ -126,11 +126,14 @@ class Addresses:
         self.make(QueueConfig(name, _TEMPORARY, durable=False), access)
         return name
 
+    def multicast(self, address: str, access: UserAccess) -> None:
+        """Make sure that an address exists; a new one gets no queue. Raises AmqpPeerError."""
+        if not self._exists(address):
+            self._make(address, Routing.MULTICAST, access)
+
     def make(self, queue: QueueConfig, access: UserAccess) -> Accepted:
-        """Make a queue that a link asks for, and its address, as a multicast one, if that does not exist. Raises
-        AmqpPeerError."""
-        if not self._exists(queue.address):
-            self._make(queue.address, Routing.MULTICAST, access)
+        """Make a queue that a link asks for, and its address if that does not exist. Raises AmqpPeerError."""
+        self.multicast(queue.address, access)
         try:
             return self._store.create_queue(queue)
         except QueueExistsError as error:

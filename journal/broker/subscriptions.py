@@ -123,6 +123,7 @@ class Subscriptions:
                 if links:
                     raise AmqpPeerError(RESOURCE_LOCKED, f"subscription {queue.name} is in use with another selector")
                 access.require(Action.CONSUME, found.address)  # its messages are lost
+                self._addresses.multicast(queue.address, access)  # raises while the old subscription is still there
                 try:
                     self._store.destroy_queue(queue.name)
                 except QueueInDoubtError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import proton
 import pytest
@@ -10,6 +11,7 @@ from proton import ConnectionException, Endpoint, Link, symbol
 from proton.reactor import Container, ReceiverOption, Selector
 from proton.utils import BlockingConnection, BlockingReceiver, LinkDetached
 
+from journal.amqp.settings import AmqpSettings
 from tests.unit.broker.conftest import TIMEOUT_S, Broker
 
 
@@ -194,6 +196,19 @@ def test_another_selector_or_topic_makes_the_subscription_anew(broker: Broker, c
     detach(clerk, subscribe(clerk, "inbox", topic="weather"))
     publish(clerk, 6)
     assert queues(broker) == {"clerk.inbox": 0}
+
+
+def test_a_subscription_stays_if_the_topic_that_replaces_its_own_cannot_be_made(tmp_path: Path) -> None:
+    broker = Broker(tmp_path, AmqpSettings(listen="127.0.0.1:0", auto_create=False))
+    broker.store.create_address("news").wait(TIMEOUT_S)
+    client = connect(broker, "clerk")
+    detach(client, subscribe(client, "inbox"))
+    publish(client, 1)
+    with pytest.raises(LinkDetached, match="there is no address nwes"):
+        subscribe(client, "inbox", topic="nwes")
+    assert queues(broker) == {"clerk.inbox": 1}
+    client.close()
+    broker.close()
 
 
 def test_what_a_detached_link_had_not_settled_comes_back(broker: Broker, clerk: BlockingConnection) -> None:
