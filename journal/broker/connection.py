@@ -459,7 +459,7 @@ class AmqpConnection(asyncio.Protocol):
             consumer.close()
         queue = self._own.pop(link, None)
         if queue is not None and self.subscriptions.leave(queue, link, closed=closed):
-            self.do(partial(self.store.destroy_queue, queue), link, then=then, durably=True)
+            self.do(partial(self.subscriptions.destroy, queue), link, then=then, durably=True)
         elif then is not None:
             then()
 

@@ -56,8 +56,8 @@ class AmqpServer:
         self.now_ms = now_ms
         self.addresses = Addresses(store, settings)
         self.security = ServerSecurity(settings, lambda: self.calls.soon(self._end_removed))
-        self.subscriptions = Subscriptions(store, self.addresses)
         self.loop = asyncio.new_event_loop()
+        self.subscriptions = Subscriptions(store, self.addresses, self.loop)
         self.calls = LoopCalls(self.loop)
         self._connections: set[AmqpConnection] = set()
         self._sole: dict[str, AmqpConnection] = {}

@@ -13,6 +13,8 @@ its queue's filter. One that is asked for with another selector or address is ma
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import uuid
 from contextlib import suppress
 from dataclasses import replace
@@ -27,7 +29,7 @@ from journal.broker.addresses import Addresses, place_of
 from journal.broker.security.access import UserAccess
 from journal.broker.security.permissions import Action
 from journal.broker.selection import selection
-from journal.errors import AmqpPeerError, QueueInDoubtError, QueueMissingError
+from journal.errors import AmqpPeerError, FullError, JournalError, QueueInDoubtError, QueueMissingError
 from journal.store.model import QueueConfig, Routing
 from journal.store.pending import Accepted
 from journal.store.store import MessageStore
@@ -36,6 +38,10 @@ _SHARED, _GLOBAL = "shared", "global"
 _VOLATILE = ":shared-volatile"
 _DELIMITER = "|"
 _UNSETTLED_STATE = 2
+_AGAIN_S = 1.0
+"""How soon it is tried again to destroy queues that transactions hold messages of."""
+
+log = logging.getLogger(__name__)
 
 
 class Subscription(NamedTuple):
@@ -52,9 +58,12 @@ class Subscription(NamedTuple):
 class Subscriptions:
     """The subscriptions of one activation's store, and the links that use them. The event loop's thread uses it."""
 
-    def __init__(self, store: MessageStore, addresses: Addresses) -> None:
+    def __init__(self, store: MessageStore, addresses: Addresses, loop: asyncio.AbstractEventLoop) -> None:
         self._store = store
         self._addresses = addresses
+        self._loop = loop
+        self._in_doubt: set[str] = set()
+        """Queues that go with links that are gone, once no transaction holds messages of them."""
         self._links: dict[str, dict[Link, Subscription]] = {}
         """The links of each subscription's queue, and what each has asked for."""
 
@@ -145,6 +154,34 @@ class Subscriptions:
         del self._links[queue]
         self._addresses.not_from.pop(queue, None)
         return closed or not left.queue.durable
+
+    def destroy(self, queue: str) -> Accepted | None:
+        """Destroy a queue that goes with a link. One that is not durable is destroyed later if transactions hold
+        messages of it. Returns what was written; None for nothing."""
+        try:
+            return self._store.destroy_queue(queue)
+        except QueueMissingError:
+            return None
+        except QueueInDoubtError:
+            if self._store.queue(queue).config.durable:
+                raise
+            self._destroy_later(queue)
+            return None
+
+    def _destroy_later(self, queue: str) -> None:
+        if not self._in_doubt:
+            self._loop.call_later(_AGAIN_S, self._destroy_in_doubt)
+        self._in_doubt.add(queue)
+
+    def _destroy_in_doubt(self) -> None:
+        queues, self._in_doubt = self._in_doubt, set()
+        for queue in queues - self._links.keys():
+            try:
+                self.destroy(queue)
+            except FullError:
+                self._destroy_later(queue)
+            except JournalError as error:
+                log.info("queue %s goes with this activation: %s", queue, error)
 
 
 def _is_subscription(found: QueueConfig, wanted: QueueConfig) -> bool:

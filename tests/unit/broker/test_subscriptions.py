@@ -12,6 +12,8 @@ from proton.reactor import Container, ReceiverOption, Selector
 from proton.utils import BlockingConnection, BlockingReceiver, LinkDetached
 
 from journal.amqp.settings import AmqpSettings
+from journal.store.model import Message
+from tests.support.waiting import wait_until
 from tests.unit.broker.conftest import TIMEOUT_S, Broker
 
 
@@ -269,6 +271,18 @@ def test_a_plain_subscription_gets_what_its_selector_selects(broker: Broker, cli
     assert received(receiver, 2) == [2, 3]
     with pytest.raises(LinkDetached, match="invalid-field"):
         client.create_receiver("topic://news", name="wrong", options=Selector("n >"))
+
+
+def test_a_queue_that_a_transaction_sends_to_goes_after_its_link(broker: Broker, client: BlockingConnection) -> None:
+    receivers = [client.create_receiver("topic://news"), client.create_receiver(None, dynamic=True)]
+    tx = broker.store.begin()
+    for name in queues(broker):
+        broker.store.send(Message(broker.store.queue(name).config.address, b"1"), [name], tx)
+    for each in receivers:
+        each.close()
+    assert len(queues(broker)) == 2
+    broker.store.commit(tx)
+    wait_until(lambda: queues(broker) == {})
 
 
 def test_a_client_id_is_of_one_connection(broker: Broker, clerk: BlockingConnection) -> None:
