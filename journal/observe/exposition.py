@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.metrics_core import Metric
 
-CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+CONTENT_TYPE = "text/plain; version=0.0.4"
+"""The type of that text, which is in UTF-8."""
 
 Sample = tuple[Mapping[str, object], float]
 """A sample: its labels and its value."""

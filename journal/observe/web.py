@@ -71,7 +71,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         match self.path.partition("?")[0]:
             case "/metrics":
-                self._answer(200, CONTENT_TYPE, exposition(self.metrics()))
+                self._answer(200, f"{CONTENT_TYPE}; charset=utf-8", exposition(self.metrics()))
             case "/live":
                 self._json(200, {"live": True})
             case "/ready":
