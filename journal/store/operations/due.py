@@ -13,6 +13,9 @@ from journal.store.queues.state import ALL_LEFT
 UNSURE_MS = 100
 """How soon a refused take is tried again while the node does not know that it is still active."""
 
+_ROOM_MS = 20
+"""The time until messages are given back again for which the journal had no room."""
+
 
 class DueOperations:
     """The operations of a store that depend on the time: `tick` does what is due now, and `next_due` says when there is
@@ -40,6 +43,8 @@ class DueOperations:
                 times.append(core.clock_ms() + math.ceil(core.grace_until_ms - core.elapsed_ms()))
             if core.watch.refused:
                 times.append(core.clock_ms() + UNSURE_MS)
+            if self._hold.has_left:
+                times.append(core.clock_ms() + _ROOM_MS)
             return min((each for each in times if each), default=0)
 
     def dead(self, limit: int) -> list[tuple[int, str]]:

@@ -142,10 +142,16 @@ class HoldOperations:
         completion = core.journal.append_all(operations, wait=wait) if operations else None
         for message_id, queue_id in held:
             deliveries = state.release(message_id, queue_id, counts=counts)
-            self._dead_letters.given_back(message_id, state.queue_of(queue_id), deliveries)
+            if counts:
+                self._dead_letters.given_back(message_id, state.queue_of(queue_id), deliveries)
         return completion
 
     # ---- references unlocked by transactions -------------------------------------------------------------------------
+
+    @property
+    def has_left(self) -> bool:
+        """Whether `give_back_left` has something to release."""
+        return bool(self._come_back)
 
     def come_back(self, key: tuple[int, int], holder: str, *, released: bool = False) -> None:
         """Note that a transaction has unlocked a reference. If its holder has let go meanwhile, it is released; and if
@@ -169,6 +175,7 @@ class HoldOperations:
             for counts, each in left.items():
                 self.give_back(each, counts=counts, wait=False)
         except FullError:
+            self._core.watch.tell()  # who waits for the messages asks `next_due` again
             return False  # the next call of the store tries again
         for held in batch:
             del self._come_back[held]

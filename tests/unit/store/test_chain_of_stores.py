@@ -17,6 +17,7 @@ from journal.errors import (
     StoreError,
 )
 from journal.local.journal import LocalJournal
+from journal.store.address_settings import AddressSettings
 from journal.store.chain.chain import MessageStoreChain
 from journal.store.chain.lockstep import chained_id
 from journal.store.model import Held, Message, QueueConfig, ReferenceState
@@ -458,6 +459,36 @@ def test_what_a_store_that_began_earlier_has_given_back_already_its_holder_may_r
     with pytest.raises(MessageHeldError):
         chain.release(sent[0], QUEUE.name)
     assert chain.error is None
+
+
+def test_a_store_that_began_earlier_sets_nothing_aside_that_its_holder_comes_back_for(nodes: list[StoreNode]) -> None:
+    chain = declared_chain_of(nodes)
+    sent = chain.send(Message("orders", b"one"), [QUEUE.name]).wait(10)
+    chain.deliveries(sent, QUEUE.name, QUEUE.deliveries_max).wait(10)
+    chain.acquire(sent, QUEUE.name, "a").wait(10)
+    for node in nodes:
+        node.crash()
+    chain = chain_of(nodes)
+    nodes[1].clock.now_ms += SETTINGS.acquire_grace_ms
+    nodes[1].store.tick()
+    assert chain.reattach("a") == [(sent, QUEUE.name)]
+    chain.acknowledge(sent, QUEUE.name, "a").wait(10)
+    assert chain.error is None
+
+
+def test_what_one_store_hands_out_again_no_other_keeps_as_dead(nodes: list[StoreNode]) -> None:
+    chain = declared_chain_of(nodes)
+    chain.create_address("other").wait(10)
+    chain.create_queue(QueueConfig("other", "other")).wait(10)
+    sent = chain.send(Message("other", b"one"), ["other"]).wait(10)
+    for limit, waiting in ((1, [(sent, "other")]), (2, [])):
+        chain.set_address_settings("other", AddressSettings(deliveries_max=limit)).wait(10)
+        if waiting:
+            chain.acquire(sent, "other", "a")
+            chain.release(sent, "other", "a").wait(10)
+        assert chain.dead() == waiting
+    assert [each.message for each in chain.take_all("other", "a", 1)] == [sent]
+    assert [node.store.holders() for node in nodes] == [["a"], ["a"]]
 
 
 def test_what_a_holder_takes_again_between_two_steps_of_its_release_it_keeps_in_both_stores(

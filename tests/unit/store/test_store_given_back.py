@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from journal.errors import MessageHeldError, MessageMissingError, QueueMissingError, StoreError
+from journal.errors import FullError, MessageHeldError, MessageMissingError, QueueMissingError, StoreError
+from journal.limits import Limits
 from journal.store.model import Held, ReferenceState
 from journal.store.settings import StoreSettings
 from journal.v1.store_pb2 import REFERENCE
@@ -112,3 +113,30 @@ def test_the_rollback_of_a_transaction_whose_holder_is_gone_counts_once(node: St
     store.rollback(tx, release=True).wait()
     assert [(each.state, each.deliveries) for each in infos(store)] == [(ReferenceState.READY, 1)] * 2
     assert bodies(store) == [b"0", b"1"]
+
+
+def _fill(node: StoreNode) -> None:
+    while True:
+        node.journal.add(node.journal.new_id(), 0, b"")
+
+
+def test_what_there_was_no_room_to_give_back_is_given_back_soon(tmp_path: Path) -> None:
+    limits = Limits(queue_operations_max=12, transaction_buffer_operations_max=12)
+    with StoreNode(tmp_path / "full", limits=limits, room_timeout_ms=0) as node:
+        store = node.store
+        declare(store, "q", journaled_acquisition=False)
+        (message,) = hold(node, 1)
+        tx = store.begin()
+        store.acknowledge(message, "q", "h", tx)
+        woken: list[None] = []
+        store.watch(lambda: woken.append(None))
+        assert store.take_all("q", "i", 1) == []
+        with node.blocked_writer():
+            with pytest.raises(FullError):
+                _fill(node)
+            store.rollback(tx, release=True)
+            assert (len(woken), store.woken()) == (1, [])
+        node.journal.flush().wait()
+        node.clock.now_ms = store.next_due()
+        store.tick()
+        assert (store.woken(), [each.deliveries for each in store.take_all("q", "i", 1)]) == (["q"], [1])
