@@ -13,6 +13,7 @@ from typing import NamedTuple
 from pydantic import BaseModel, ConfigDict, Field
 
 from journal.patterns import ANY, ONE, matches, parse_pattern
+from journal.process.kept import Kept
 from journal.store.model import DELIVERIES_MAX
 
 _LITERAL_RANK, _ONE_RANK, _END_RANK, _ANY_RANK = range(4)
@@ -47,6 +48,10 @@ class AddressSettings(BaseModel):
         return self.model_dump(exclude_unset=True)
 
 
+_SETTINGS_BYTES = 1024
+"""The bytes that the merged settings of one address take, about."""
+
+
 class KeptSettings(NamedTuple):
     """An entry in the journal."""
 
@@ -72,8 +77,8 @@ class SettingsByPattern:
         self._configured = dict(configured)
         self._kept: dict[str, tuple[int, AddressSettings]] = {}
         """Entries in the journal by their patterns, with their record ids."""
-        self._of: dict[str, AddressSettings] = {}
-        """The merged settings of addresses that were asked for."""
+        self._of: Kept[str, AddressSettings] = Kept(entry_bytes_max=_SETTINGS_BYTES + 2048)
+        """The merged settings of addresses that were asked for last."""
 
     def keep(self, record_id: int, pattern: str, settings: AddressSettings) -> None:
         """Note the journal's entry for a pattern, in place of an earlier one."""
@@ -99,7 +104,7 @@ class SettingsByPattern:
         found = self._of.get(address)
         if found is None:
             named = {name: told.value for name, told in self.told(address).items() if told.pattern}
-            found = self._of[address] = AddressSettings.model_validate(named)
+            found = self._of.keep(address, AddressSettings.model_validate(named), len(address) + _SETTINGS_BYTES)
         return found
 
     def told(self, address: str) -> dict[str, ToldSetting]:
