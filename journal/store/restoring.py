@@ -44,8 +44,8 @@ def _restored(state: QueueState, prepared: LoadedPrepared, bodies_bytes_max: int
         elif op.type == UPDATE and op.kind == ROUTE:
             txn.route(op.id, op.subject, durable=True)
         elif op.type == UPDATE and op.kind == ACKNOWLEDGE:
-            _, holder = decode_acknowledgement(op.data)
-            txn.take([Taken(op.id, op.subject, holder, True)])
+            reason, holder = decode_acknowledgement(op.data)
+            txn.take([Taken(op.id, op.subject, holder, True, reason)])
         elif op.type == UPDATE and op.kind == DUPLICATE:
             txn.reservations.append(Reservation(op.id, op.subject, decode_duplicate(op.data)))
         elif op.type == UPDATE and op.kind == REFERENCE:

@@ -777,8 +777,8 @@ class MessageStore:
 
         Scheduled messages wait for a time, and so do the messages of holders that have not come back since the load,
         and watched queues in which nothing was taken while the node did not know that it is still active. The time is
-        also in the past after a `take` that met more expired messages than it passes at once, and
-        it is soon while the journal has no room for messages that are given back.
+        also in the past after a `take` that met more expired messages than it passes at once, and it is soon while the
+        journal has no room for messages that are given back.
         """
         return self._due.next_due()
 

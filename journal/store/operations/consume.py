@@ -128,6 +128,8 @@ class ConsumeOperations:
                     state, core.transactions.accepting(tx), message_id, target, holder, checked=checked
                 )
             queue_id = target.record_id
+            if checked:
+                self._dead_letters.free(message_id, target)  # the first store of the chain hands it out
             info = core.reference(message_id, target)
             state.require_acquirable(message_id, queue_id, holder, None if checked else core.clock_ms())
             if not (info.holder or checked):

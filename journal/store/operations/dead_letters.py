@@ -20,6 +20,10 @@ DEAD_LETTERS = "dead letters"
 SET_ASIDE_MAX = 250
 """The most messages that one take sets aside."""
 
+_LOOKED_AT = 2
+"""The number of messages that were set aside before and are looked at when one more is. So those that were settled are
+forgotten sooner than others are added, even if nobody asks for them."""
+
 
 class DeadMessages:
     """The one rule for dead messages. Its callers hold the store's lock."""
@@ -37,9 +41,9 @@ class DeadMessages:
         """
         settings = self._core.address_settings.of(queue.address)
         address = queue.dead_letter_address or settings.dead_letter_address
-        if not address and settings.drop_dead_letters:
-            return ""
         if not address and not queue.address.startswith(settings.dead_letter_prefix):
+            if settings.drop_dead_letters:
+                return ""
             address = settings.dead_letter_prefix + queue.address
         return None if address in ("", queue.address) else address
 
@@ -76,15 +80,43 @@ class DeadMessages:
         aside. Hot path: messages that never came back."""
         if not any(each.deliveries for each in taken) or not (limit := self.limit(queue.config)):
             return taken
-        for each in taken:
-            if each.deliveries >= limit:
-                self._core.state.release(each.message, queue.record_id, holder, counts=False)
-                self._set_aside(each.message, queue)
+        dead = [each.message for each in taken if each.deliveries >= limit]
+        for message_id in dead:
+            self._core.state.release(message_id, queue.record_id, holder, counts=False)
+            self._set_aside(message_id, queue)
+        queue.counters.delivered -= len(dead)  # `holder` gets none of them
+        queue.counters.released -= len(dead)
         return [each for each in taken if each.deliveries < limit]
 
     def waiting(self, limit: int) -> list[tuple[int, int]]:
         """The first (message, queue) pairs that wait to be settled. They are put last, so that those that cannot be
-        settled do not hide others."""
+        settled do not hide others. A message is ready again if its queue's limit does not hold for it any more."""
+        found: list[tuple[int, int]] = []
+        for key in self._put_last(limit):
+            queue = self._core.state.queue_of(key[1])
+            info = self._core.reference(key[0], queue)
+            if info.state is ReferenceState.LOCKED or 0 < self.limit(queue.config) <= info.deliveries:
+                found.append(key)
+            else:
+                self.free(key[0], queue)
+        return found
+
+    def free(self, message_id: int, queue: QueueEntry) -> None:
+        """Make a message ready again if it is set aside."""
+        info = self._core.reference(message_id, queue)
+        if info.state is ReferenceState.HELD and info.holder == DEAD_LETTERS:
+            self._waiting.pop((message_id, queue.record_id), None)
+            self._core.state.release(message_id, queue.record_id, counts=False)
+            queue.counters.released -= 1
+
+    def _set_aside(self, message_id: int, queue: QueueEntry) -> None:
+        self._core.state.acquire(message_id, queue.record_id, DEAD_LETTERS, 0, checked=True)
+        queue.counters.delivered -= 1  # nobody got it
+        self._put_last(_LOOKED_AT)
+        self._waiting[message_id, queue.record_id] = None
+
+    def _put_last(self, limit: int) -> list[tuple[int, int]]:
+        """Put the first pairs last, and return them; those that were settled are forgotten."""
         found: list[tuple[int, int]] = []
         for key in [*islice(self._waiting, limit)]:
             del self._waiting[key]
@@ -92,10 +124,6 @@ class DeadMessages:
                 self._waiting[key] = None
                 found.append(key)
         return found
-
-    def _set_aside(self, message_id: int, queue: QueueEntry) -> None:
-        self._core.state.acquire(message_id, queue.record_id, DEAD_LETTERS, 0, checked=True)
-        self._waiting[message_id, queue.record_id] = None
 
     def _is_set_aside(self, message_id: int, queue_id: int) -> bool:
         """Whether a message is still set aside; a transaction may settle it just now."""

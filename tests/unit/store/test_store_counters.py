@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from journal.store.address_settings import AddressSettings
 from journal.store.model import Held, Message
 from journal.store.queues.counters import HolderInfo, QueueCounts
 from tests.support.stores import StoreNode, declare, send
@@ -43,6 +44,24 @@ def test_every_way_of_a_message_is_counted(node: StoreNode) -> None:
     assert store.queue("q").held == 1
     assert store.counters("dlq").added == 1
     assert node.crash().counters("q") == QueueCounts()
+
+
+def test_a_dead_message_counts_the_deliveries_that_somebody_got(node: StoreNode) -> None:
+    store = node.store
+    store.set_address_settings("#", AddressSettings(deliveries_max=1)).wait()
+    dead = [send(store, b"one"), send(store, b"two")]
+    store.deliveries(dead[1], "q", 1).wait()
+    store.take("q", "h")
+    store.release(dead[0], "q", "h").wait()
+    assert store.take("q", "h") is None
+    assert store.counters("q") == QueueCounts(added=2, delivered=1, released=1)
+    tx = store.begin()
+    for message in dead:
+        store.dead_letter(message, "q", tx=tx)
+    store.prepare(tx).wait()
+    store = node.crash()
+    store.commit(tx).wait()
+    assert store.counters("q") == QueueCounts(dead=2)
 
 
 def test_holders_are_listed_with_their_last_act_and_stay_absent(node: StoreNode) -> None:

@@ -134,6 +134,25 @@ def test_a_dead_letter_stays_in_its_queue_however_often_it_is_delivered(store: M
     assert bodies(store, "end") == [b"one"]
 
 
+def test_what_is_at_an_address_for_dead_letters_is_not_deleted_by_a_later_setting(store: MessageStore) -> None:
+    twice(store)
+    send(store, b"one", "q")
+    deliver_in_vain(store)
+    settle(store)
+    twice(store, drop_dead_letters=True)
+    deliver_in_vain(store, "DLQ.orders", 3)
+    assert (store.dead(), bodies(store, "DLQ.orders")) == ([], [b"one"])
+
+
+def test_a_dead_message_is_ready_again_when_no_limit_holds_for_it_any_more(store: MessageStore) -> None:
+    twice(store)
+    sent = send(store, b"one", "q")
+    deliver_in_vain(store)
+    assert store.dead() == [(sent, "q")]
+    twice(store, deliveries_max=3)
+    assert (store.dead(), deliver_in_vain(store, times=1), store.dead()) == ([], sent, [(sent, "q")])
+
+
 def test_a_limit_that_is_lowered_holds_for_what_waits(store: MessageStore) -> None:
     sent = [send(store, b"%d" % number, "q") for number in range(3)]
     for message in sent[:2]:
@@ -167,9 +186,11 @@ def test_what_becomes_of_a_dead_message_meanwhile_is_no_fault(store: MessageStor
     freed = send(store, b"freed", "r")
     deliver_in_vain(store, "r")
     store.release_holder(DEAD_LETTERS, counts=False).wait()
-    assert {queue for _, queue in store.dead()} == {"q", "r", "s"}
+    assert [store.take(queue, "h") for queue in ("q", "r", "s")] == [None] * 3
+    dead = {queue: message for message, queue in store.dead()}
+    assert {*dead} == {"q", "r", "s"}
     store.destroy_queue("s").wait()
-    store.acknowledge(store.dead()[0][0], "q", DEAD_LETTERS).wait()
+    store.acknowledge(dead["q"], "q", DEAD_LETTERS).wait()
     assert store.dead() == [(freed, "r")]
 
 
