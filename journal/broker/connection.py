@@ -485,7 +485,7 @@ class AmqpConnection(asyncio.Protocol):
 
     def wait_for(self, queue: str, consumer: Consumer) -> None:
         """A consumer has found too little in its queue, and is called when there is more."""
-        self._server.wait_for(queue, consumer)
+        self._server.wait_for(queue, consumer, self)
 
     @property
     def in_flight(self) -> int:

@@ -107,8 +107,9 @@ class ConnectionOwner(Protocol):
     def claim(self, connection: Any) -> bool:
         """Whether a connection may be the only one of its container, until it ends."""
 
-    def wait_for(self, queue: str, consumer: Any) -> None:
-        """A consumer has found too little in its queue: `consumer.pump` is called when there is more."""
+    def wait_for(self, queue: str, consumer: Any, connection: Any) -> None:
+        """A consumer of a connection has found too little in its queue: `consumer.pump` is called when there is
+        more."""
 
     def wait_no_more(self, queue: str, consumer: Any) -> None:
         """A consumer is gone."""

@@ -62,8 +62,9 @@ class AmqpServer:
         self._connections: set[AmqpConnection] = set()
         self._sole: dict[str, AmqpConnection] = {}
         """Connections that are the only ones of their container, by its id."""
-        self._waiting: dict[str, dict[Consumer, None]] = {}
-        """Consumers that have found too little, by queue, in the order in which they get what comes."""
+        self._waiting: dict[str, dict[Consumer, AmqpConnection]] = {}
+        """Consumers that have found too little, with their connections, by queue, in the order in which they get what
+        comes."""
         self._looking = False
         self._timer: asyncio.TimerHandle | None = None
         self._listener = Listener(
@@ -142,9 +143,9 @@ class AmqpServer:
         """Whether a connection may be the only one of its container, until it ends."""
         return self._sole.setdefault(connection.container_id, connection) is connection
 
-    def wait_for(self, queue: str, consumer: Consumer) -> None:
-        """A consumer has found too little in its queue, and is called when there is more."""
-        self._waiting.setdefault(queue, {})[consumer] = None
+    def wait_for(self, queue: str, consumer: Consumer, connection: AmqpConnection) -> None:
+        """A consumer of a connection has found too little in its queue, and is called when there is more."""
+        self._waiting.setdefault(queue, {})[consumer] = connection
         if not self._looking:
             self._looking = True
             self.loop.call_soon(self._arm)
@@ -165,8 +166,14 @@ class AmqpServer:
             self._stop(str(error))
             return
         for name in names:
-            for consumer in self._waiting.pop(name, {}):
-                consumer.pump()
+            for consumer, connection in self._waiting.pop(name, {}).items():
+                try:
+                    consumer.pump()
+                except JournalError as error:
+                    connection.force(str(error))
+                except Exception as error:  # the others must be woken all the same
+                    log.exception("a client's connection ends: it cannot be served from queue %s", name)
+                    connection.force(f"{type(error).__name__}: {error}")
         self._arm()
 
     def _arm(self) -> None:

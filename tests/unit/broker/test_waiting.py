@@ -7,10 +7,13 @@ from pathlib import Path
 
 import proton
 import pytest
+from proton import ConnectionException
 from proton.reactor import Selector
+from proton.utils import BlockingConnection
 
 from journal.amqp.settings import AmqpSettings
 from journal.local.journal import LocalJournal
+from journal.store.model import Message
 from tests.unit.broker.conftest import TIMEOUT_S, Broker
 
 
@@ -26,6 +29,24 @@ class UnsureJournal(LocalJournal):
             self.unsure -= 1
             return False
         return super().current
+
+
+def broken_clock() -> int:
+    raise RuntimeError("the clock is broken")
+
+
+def test_a_consumer_that_cannot_be_served_keeps_no_other_one_from_its_messages(
+    broker: Broker, client: BlockingConnection
+) -> None:
+    broker.server.now_ms = broken_clock
+    unlucky = broker.connect()
+    broker.server.now_ms = broker.node.clock
+    first = unlucky.create_receiver("orders", credit=1)
+    second = client.create_receiver("orders", credit=1)
+    broker.store.send(Message("orders", b"1"), ["orders"])
+    assert second.receive(TIMEOUT_S).body == b"1"
+    with pytest.raises(ConnectionException, match="the clock is broken"):
+        first.receive(TIMEOUT_S)
 
 
 @pytest.fixture
