@@ -65,7 +65,7 @@ class MessageSections:
     `head_is_whole` is false.
     """
 
-    __slots__ = ("body_at", "head_is_whole", "kept_at", "payload", "places")
+    __slots__ = ("_properties", "body_at", "head_is_whole", "kept_at", "payload", "places")
 
     def __init__(self, payload: bytes, *, whole: bool = True) -> None:
         self.payload = payload
@@ -77,6 +77,8 @@ class MessageSections:
         """The place where the body's first section begins."""
         self.head_is_whole = True
         """Everything before the body is there."""
+        self._properties: MessageProperties | None = None
+        """The properties, once somebody has asked for them."""
         self._find_sections(payload, len(payload), whole)
 
     def _find_sections(self, payload: bytes, end: int, whole: bool) -> None:
@@ -139,8 +141,11 @@ class MessageSections:
 
     @property
     def properties(self) -> MessageProperties:
-        at = self.places.get(PROPERTIES)
-        return NO_PROPERTIES if at is None else MessageProperties.of_list(self._value(at))
+        found = self._properties
+        if found is None:
+            at = self.places.get(PROPERTIES)
+            found = self._properties = NO_PROPERTIES if at is None else MessageProperties.of_list(self._value(at))
+        return found
 
     @property
     def application_properties(self) -> dict[Any, Any]:

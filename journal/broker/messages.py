@@ -33,7 +33,8 @@ def message_of(sections: MessageSections, address: str, now_ms: int) -> Message:
     message = Message(address, content, amqp=amqp, timestamp=now_ms, priority=min(int(header.priority), PRIORITY_MAX))
     places = sections.places
     if PROPERTIES in places or APPLICATION_PROPERTIES in places:
-        values_of(amqp)  # properties that cannot be read are the sender's error; a take finds the decoded ones again
+        # properties that cannot be read are the sender's error; a take finds the decoded ones again
+        values_of(amqp, sections)
     if header.ttl is not None:
         message.expires = now_ms + header.ttl
     elif PROPERTIES in places and (expiry := sections.properties.absolute_expiry_time):

@@ -81,14 +81,16 @@ def _content_at(sections: MessageSections) -> int:
     return sections.body_at
 
 
-def values_of(head: bytes) -> Values:
+def values_of(head: bytes, sections: MessageSections | None = None) -> Values:
     """The headers and properties in `Message.amqp`. What no property of a store can be (a list, a decimal) is left out.
+    `sections` are those of the whole message, if the caller has them.
 
     Raises AmqpPeerError for bytes that are no message's."""
     found = _decoded.get(head)
     if found is not None:
         return found
-    sections = MessageSections(head, whole=False)
+    if sections is None:
+        sections = MessageSections(head, whole=False)
     standard = sections.properties
     found = (
         _named(standard, _HEADERS),
