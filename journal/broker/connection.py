@@ -573,6 +573,11 @@ class AmqpConnection(asyncio.Protocol):
 
         return lambda error: self.calls.soon(partial(in_loop, error))
 
+    @property
+    def waits_for_room(self) -> bool:
+        """Whether the journal has no room. Nothing is read until it has."""
+        return self._waits_for_room
+
     def in_turn(self, step: Callable[[], None]) -> None:
         """Take a step behind all that wait for room. One for which the journal has no room (QueueFullError) is taken
         again, before all others, when it has. Any other JournalError ends the connection: the node serves nobody."""

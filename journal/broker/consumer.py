@@ -69,7 +69,7 @@ class Consumer:
         self._cursor = None if selects is None else connection.store.cursor(queue, selects)
         """The place in the queue of a link that does not want every message."""
         self._goes_on = False
-        """Whether the cursor has not come to the end, and goes on in a later step of the loop."""
+        """Whether a later step of the loop goes on with this link, or one when the journal has room."""
         self._settling: set[int] = set()
         """Deliveries whose outcome the client has said, and that are not settled yet. What it says of them meanwhile
         changes nothing."""
@@ -89,14 +89,19 @@ class Consumer:
         return len(self._rest)
 
     def pump(self) -> None:
-        """Send what there is, as far as credit, window and the socket's buffer go."""
+        """Send a batch of what there is, as far as credit, window and the socket's buffer go. The next batch follows
+        once this one is written and other links have had their turn."""
         connection, link = self._connection, self._link
-        while self.wants and connection.may_write:
-            if not self._rest and not self._take():
-                break
-            if not self._send_rest():
-                break
-        if link.drain and self.open and not self._rest and self._reading is None and not self._goes_on:
+        sure = connection.store.current
+        if self.wants and connection.may_write and not self._goes_on:
+            if connection.waits_for_room:
+                self._go_on_with_room()
+            elif (self._rest or self._take()) and self._send_rest() and self.wants:
+                self._go_on_later()
+        waits = self._rest or self._reading or self._goes_on or not connection.may_write
+        # a node that is not sure to be the active one hands out nothing, although there may be messages
+        sure = link.credit <= 0 or (sure and connection.store.current)
+        if link.drain and self.open and sure and not waits:
             link.drained()
         connection.flush_later()
 
@@ -111,7 +116,7 @@ class Consumer:
             self._connection.detach(self._link, RESOURCE_DELETED, str(error))
             return False
         except FullError:
-            self._connection.when_there_is_room(self.pump)
+            self._go_on_with_room()
             return False
         if self._cursor is not None and self._cursor.more:
             if not taken:
@@ -132,9 +137,17 @@ class Consumer:
         """Look on in the queue once other links have had their turn, or once the next messages are read."""
         if cursor.unread:
             self._reading = self._connection.loop.create_task(self._read_ahead(cursor))
-        elif not self._goes_on:
+        else:
+            self._go_on_later()
+
+    def _go_on_later(self) -> None:
+        if not self._goes_on:
             self._goes_on = True
             self._connection.loop.call_soon(self._look_on)
+
+    def _go_on_with_room(self) -> None:
+        self._goes_on = True
+        self._connection.when_there_is_room(self._look_on)
 
     def _look_on(self) -> None:
         self._goes_on = False
@@ -154,21 +167,21 @@ class Consumer:
         """Send taken messages; false if some are left."""
         link, session, now_ms = self._link, self._link.session, self._connection.now_ms()
         sent = 0
-        settled: list[int] = []
-        for each, content in self._rest:
-            if link.credit <= 0 or session.remote_window <= 0 or session.writing is not None:
-                break
-            if content is None:
-                self._reading = self._connection.loop.create_task(self._read())
-                break
-            payload = transfer_of(content, each.deliveries, redelivered=each.redelivered, now_ms=now_ms)
-            link.send(payload, context=each.message, settled=self._presettled)
-            if self._presettled:
-                settled.append(each.message)
-            sent += 1
-        del self._rest[:sent]
-        if settled:
-            self._settle_sent(settled)
+        try:
+            for each, content in self._rest:
+                if link.credit <= 0 or session.remote_window <= 0 or session.writing is not None:
+                    break
+                if content is None:
+                    self._reading = self._connection.loop.create_task(self._read())
+                    break
+                payload = transfer_of(content, each.deliveries, redelivered=each.redelivered, now_ms=now_ms)
+                link.send(payload, context=each.message, settled=self._presettled)
+                sent += 1
+        finally:
+            settled = [each.message for each, _ in self._rest[:sent]] if self._presettled else []
+            del self._rest[:sent]
+            if settled:
+                self._settle_sent(settled)
         return not self._rest
 
     def _settle_sent(self, ids: Sequence[int]) -> None:

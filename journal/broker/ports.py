@@ -46,6 +46,10 @@ class LinkOwner(Protocol):
     @property
     def transactions(self) -> OpenTransactions: ...
 
+    @property
+    def waits_for_room(self) -> bool:
+        """Whether the journal has no room. Nothing is read until it has."""
+
     def send_later(self, producer: Any) -> None:
         """Have `producer.send_waiting` called once all that was read is taken."""
 

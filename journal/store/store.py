@@ -700,6 +700,11 @@ class MessageStore:
         """
         self._core.watch.begin(wake)
 
+    @property
+    def current(self) -> bool:
+        """Whether this node knows that it is still active. While it does not, nothing is taken."""
+        return self._core.journal.current
+
     def woken(self) -> list[str]:
         """The names of queues that have something again, or are gone, since the last call."""
         with self._core.lock:

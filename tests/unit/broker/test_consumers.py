@@ -20,6 +20,7 @@ from journal.amqp.message_types import (
 )
 from journal.amqp.transport_types import SaslOutcomeFrame
 from journal.store.model import Message, QueueConfig
+from tests.support.waiting import wait_until
 from tests.unit.broker.conftest import TIMEOUT_S, Broker
 from tests.unit.broker.security.test_login import EngineClient
 
@@ -44,9 +45,9 @@ class Receiving(EngineClient):
             pass
         return event
 
-    def receiver(self, name: str, credit: int = 0) -> ReceiverLink:
+    def receiver(self, name: str, credit: int = 0, address: str = "orders") -> ReceiverLink:
         link = self.session.receiver(name)
-        link.attach(SourceTerminus("orders"), TargetTerminus("here"))
+        link.attach(SourceTerminus(address), TargetTerminus("here"))
         self.next_of(events.LinkAttached)
         if credit:
             link.flow(credit)
@@ -133,3 +134,40 @@ def test_a_message_that_an_administrator_has_released_does_not_keep_the_others_o
         link.detach(closed=True)
         client.next_of(events.LinkDetached)
         assert store.queue("orders").ready == 3
+
+
+MANY = 400
+"""The number of messages that are more than the buffers of a socket take."""
+
+
+def fill(broker: Broker, queue: str) -> None:
+    broker.store.create_address(queue).wait(TIMEOUT_S)
+    broker.store.create_queue(QueueConfig(queue, queue)).wait(TIMEOUT_S)
+    for _ in range(MANY):
+        broker.store.send(Message(queue, bytes(60_000), durable=False), [queue])
+
+
+def test_a_batch_is_written_before_the_next_one_is_taken(broker: Broker, client: Receiving) -> None:
+    fill(broker, "many")
+    client.receiver("r", credit=100_000, address="many")
+    client.flush()
+    wait_until(lambda: broker.store.queue("many").held > 0)
+    with Receiving(broker):  # the loop goes on meanwhile
+        assert broker.store.queue("many").held < MANY
+
+
+def test_a_drain_is_not_answered_while_a_full_socket_keeps_messages_from_the_link(
+    broker: Broker, client: Receiving
+) -> None:
+    send(broker, 1)
+    fill(broker, "many")
+    link = client.receiver("drained")
+    client.receiver("r", credit=MANY, address="many")
+    client.flush()
+    wait_until(lambda: broker.store.queue("many").held > 0)
+    link.flow(10, drain=True)
+    client.flush()
+    event = client.next()
+    while not (isinstance(event, events.TransferReceived | events.LinkDrained) and event.link is link):
+        event = client.next()
+    assert isinstance(event, events.TransferReceived)

@@ -380,6 +380,7 @@ def test_messages_that_were_sent_together_are_waited_for_before_any_is_used() ->
 OF_ONE_STORE = {
     "watch",
     "woken",
+    "current",
     "counters",
     "cursor",
     "holding",

@@ -45,8 +45,12 @@ class EngineClient:
         assert isinstance(offered, SaslMechanismsFrame)
         self.mechanisms = tuple(offered.sasl_server_mechanisms)
 
-    def next(self) -> Event:
+    def flush(self) -> None:
+        """Send what there is, and read nothing."""
         self._socket.sendall(self.engine.bytes_to_send())
+
+    def next(self) -> Event:
+        self.flush()
         while not self._events:
             data = self._socket.recv(10_000)
             self._events += self.engine.receive(data) if data else self.engine.receive_end()
