@@ -73,7 +73,8 @@ class Consumer:
         self._settling: set[int] = set()
         """Deliveries whose outcome the client has said, and that are not settled yet. What it says of them meanwhile
         changes nothing."""
-        self._burying: set[asyncio.Task[None]] = set()
+        self._burying: dict[int, asyncio.Task[None]] = {}
+        """Messages that are not yet dead letters, and the task that makes them so. Those where it failed stay here."""
         self.open = True
 
     # ---- handing out -----------------------------------------------------------------------------------------------
@@ -236,13 +237,20 @@ class Consumer:
         ids = [each.context for each in deliveries]
         numbers = [each.delivery_id for each in deliveries]
         self._settling.update(numbers)
+        for each in ids:
+            self._burying.pop(each, None)  # it failed before
 
         def answer() -> None:
             self._settling.difference_update(numbers)
             if self.open and not settled:
-                self._link.settle(numbers, TransactionalState(transaction, state) if transaction else state)
+                done = [each.delivery_id for each in deliveries if each.context not in self._burying]
+                self._link.settle(done, TransactionalState(transaction, state) if transaction else state)
+                self._connection.flush_later()
 
-        self._connection.do(lambda: self._apply(ids, state, tx), self._link, then=answer, durably=not tx)
+        def applied() -> None:
+            self._once_buried(ids, answer)
+
+        self._connection.do(lambda: self._apply(ids, state, tx), self._link, then=applied, durably=not tx)
 
     def _apply(self, ids: Sequence[int], state: State | None, tx: int) -> Accepted | None:
         match state:
@@ -266,18 +274,36 @@ class Consumer:
         rejected = self._of_held(ids, tx, lambda held: self._connection.store.reject(held, reason, tx))
         if isinstance(rejected, Rejected) and (left := [each for held in rejected.left for each in held.messages]):
             task = self._connection.loop.create_task(self._bury(left, reason, tx))
-            self._burying.add(task)
-            task.add_done_callback(self._burying.discard)
+            self._burying.update(dict.fromkeys(left, task))
         return rejected
 
     async def _bury(self, ids: Sequence[int], reason: str, tx: int) -> None:
-        bury = self._connection.store.dead_letter
         for each in ids:
             try:
-                await asyncio.to_thread(bury, each, self.queue, reason=reason, tx=tx)
+                await asyncio.to_thread(self._bury_one, each, reason, tx)
             except JournalError as error:
                 # it is still held, and comes back when the link ends
                 log.warning("message %d of queue %s is no dead letter yet: %s", each, self.queue, error)
+            else:
+                self._burying.pop(each, None)
+
+    def _once_buried(self, ids: Sequence[int], then: Callable[[], None]) -> None:
+        """Call `then` once no task makes dead letters of these messages any more."""
+        for each in ids:
+            task = self._burying.get(each)
+            if task is not None and not task.done():
+                task.add_done_callback(lambda _: self._once_buried(ids, then))
+                return
+        then()
+
+    def _bury_one(self, message: int, reason: str, tx: int) -> None:
+        """Make a message a durable dead letter, unless it is another's meanwhile. Called in a thread."""
+        store = self._connection.store
+        with suppress(MessageMissingError, MessageHeldError):
+            store.acquire(message, self.queue, self.holder)  # this changes nothing if it is held as it was
+            moved = store.dead_letter(message, self.queue, reason=reason, tx=tx)
+            if not tx:
+                moved.wait()
 
     def _acknowledge(self, ids: Sequence[int], tx: int = 0) -> Accepted:
         """Settle messages, as consumed."""
@@ -322,7 +348,8 @@ class Consumer:
             if self._cursor is not None:
                 self._cursor.close()
 
-        self._connection.do(give_back)
+        # what the client has rejected goes to nobody else
+        self._once_buried([*self._burying], lambda: self._connection.do(give_back))
 
 
 def reason_of(error: ErrorCondition | None) -> str:

@@ -171,3 +171,37 @@ def test_a_drain_is_not_answered_while_a_full_socket_keeps_messages_from_the_lin
     while not (isinstance(event, events.TransferReceived | events.LinkDrained) and event.link is link):
         event = client.next()
     assert isinstance(event, events.TransferReceived)
+
+
+def test_a_rejection_of_a_message_that_must_be_read_is_answered_once_its_dead_letter_is_durable(
+    broker: Broker, client: Receiving
+) -> None:
+    store = broker.store
+    store.send(Message("orders", bytes(900_000)), ["orders"]).wait(TIMEOUT_S)
+    link = client.receiver("r", credit=1)
+    while (transfer := client.next_of(events.TransferReceived)).more:
+        pass
+    link.settle([transfer.delivery_id], RejectedState(), settled=False)
+    client.next_of(events.DispositionReceived)
+    dead = [each for each in store.queues() if each.config.name != "orders"]
+    assert [each.ready for each in dead] == [1]
+    assert store.queue("orders").held == 0
+
+
+def test_a_message_that_is_rejected_right_before_its_link_goes_is_given_to_nobody_else(
+    broker: Broker, client: Receiving
+) -> None:
+    store = broker.store
+    store.send(Message("orders", bytes(900_000)), ["orders"]).wait(TIMEOUT_S)
+    link = client.receiver("r", credit=1)
+    while (transfer := client.next_of(events.TransferReceived)).more:
+        pass
+    other = client.receiver("other", credit=1)
+    link.settle([transfer.delivery_id], RejectedState(), settled=True)
+    link.detach(closed=True)  # in one write with the outcome
+    client.next_of(events.LinkDetached)
+    wait_until(lambda: [each.ready for each in store.queues() if each.config.name != "orders"] == [1])
+    other.flow(1, drain=True)
+    while not isinstance(event := client.next(), events.LinkDrained):
+        assert not isinstance(event, events.TransferReceived)
+    assert store.holders() == []
