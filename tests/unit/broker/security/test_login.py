@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 from concurrent.futures import ThreadPoolExecutor
+from typing import Self
 
 import proton
 import pytest
@@ -60,7 +61,7 @@ class EngineClient:
         self.engine.sasl_init(mechanism, message)
         return self.next()
 
-    def __enter__(self) -> EngineClient:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
