@@ -11,7 +11,7 @@ from journal.process.listening import is_loopback, listen_address
 
 
 class Durability(Enum):
-    """Which messages survive a crash of the node."""
+    """The messages that survive a crash of the node."""
 
     ALWAYS = "always"
     AS_SENT = "as-sent"
@@ -41,14 +41,14 @@ class AmqpSettings(BaseModel):
     """A connection that has been silent for twice this time is ended; 0 waits for ever."""
 
     durability: Durability = Durability.ALWAYS
-    """Which messages in durable queues survive a crash of the node: all that are accepted, or only those that their
+    """The messages in durable queues that survive a crash of the node: all that are accepted, or only those that their
     senders mark as durable. The others are then accepted at once, and never in Kafka."""
 
     auto_create: bool = True
     """Whether an address that a client asks for is made, with an anycast queue of its name."""
 
     duplicate_window: int = Field(default=0, ge=0)
-    """How many duplicate-detection ids an address remembers that is made on demand."""
+    """The number of duplicate-detection ids that an address remembers if it is made on demand."""
 
     security: SecuritySettings = SecuritySettings()
     """Who may connect, and TLS."""

@@ -43,14 +43,14 @@ _CAPABILITIES = {
 
 
 class Place(NamedTuple):
-    """What a terminus names."""
+    """The address, and perhaps the queue, that a terminus names."""
 
     address: str
     queue: str = ""
     """One queue of the address; empty if the address itself is meant."""
 
     routing: Routing | None = None
-    """What the link's capability or the prefix says; None if neither says anything."""
+    """The routing that the link's capability or the prefix names; None if neither names any."""
 
 
 def place_of(text: str, capabilities: Collection[str]) -> Place:

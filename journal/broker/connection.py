@@ -85,7 +85,7 @@ class AmqpConnection(asyncio.Protocol):
     """A client. The server makes one for each socket."""
 
     access: UserAccess
-    """What the user may do; it is known once SASL has ended."""
+    """The user's permissions; they are known once SASL has ended."""
 
     def __init__(self, server: ConnectionOwner) -> None:
         self._server = server
@@ -111,7 +111,7 @@ class AmqpConnection(asyncio.Protocol):
         self._consumers: dict[SenderLink, Consumer] = {}
         self._consumer_number = 0
         self._steps: deque[Callable[[], None]] = deque()
-        """What the store has still to do for the client, in order."""
+        """Calls of the store that are still to be made for the client, in order."""
         self._stepping = False
         self._waits_for_room = False
         self._unread = False

@@ -1,4 +1,4 @@
-"""What the parts of a connection need of the connection, and a connection of its server."""
+"""The interfaces that a connection has for its parts, and a server for its connections."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a long-lived process shows of itself over HTTP: metrics for Prometheus, and whether it lives and is ready."""
+"""Pages about a long-lived process, over HTTP: metrics for Prometheus, and whether it lives and is ready."""

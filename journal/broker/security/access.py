@@ -17,7 +17,7 @@ _LOGGED_MAX = 100
 
 
 class UserAccess:
-    """What the user of a connection may do."""
+    """The permissions of a connection's user."""
 
     def __init__(self, users: UsersFile | None, user: str, peer: str) -> None:
         """Without `users` everything is allowed. `peer` is the client's address, for the log."""
